@@ -1,0 +1,9 @@
+package audit_test
+
+import (
+	"testing"
+
+	"sluis/migrations/testdb"
+)
+
+func TestMain(m *testing.M) { testdb.Main(m) }
