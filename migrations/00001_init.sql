@@ -110,6 +110,7 @@ create table reservations (
 );
 create index reservations_in_flight on reservations (integration, reserved_at) where state = 'in_flight';
 create index reservations_uncertain on reservations (integration, reserved_at) where state in ('unknown', 'manual');
+create index reservations_by_ref on reservations (integration, external_ref) where external_ref <> '';
 create index reservations_by_natural on reservations (natural_key);
 
 -- Keys that a rollback closed. A redelivery is held, never applied again.
@@ -136,6 +137,8 @@ create table entities (
   updated_at    timestamptz not null,
   primary key (integration, type, id)
 );
+create index entities_by_id on entities (integration, id text_pattern_ops);
+create index entities_by_subject on entities (integration, subject text_pattern_ops, id);
 
 -- Drops and holds, each with its reason, in every mode that decides.
 create table decisions (
@@ -171,6 +174,8 @@ create table quarantine_items (
   reason       text not null,
   detail       text not null default '',
   subject      text not null default '',
+  event_id     text not null default '',
+  entity_id    text not null default '',
   twin_mutation bigint references mutations (id),
   rollback_id  bigint,
   fingerprint  bytea,
@@ -181,16 +186,23 @@ create table quarantine_items (
   decided_by   text,
   note         text not null default '',
   release_at   timestamptz,
+  entity_version bigint,
+  claimed_until timestamptz,
   released_mutation bigint references mutations (id),
   outcome      text not null default '',
   check ((decided_at is null) = (decided_by is null)),
   check ((state = 'open') = (decided_at is null)),
   check (state <> 'releasing' or release_at is not null),
+  check (claimed_until is null or state <> 'open'),
   check ((kind = 'mutation') = (mutation_id is not null)),
   check ((kind = 'delivery') = (delivery_id is not null))
 );
 create index quarantine_open on quarantine_items (integration, id) where state in ('open', 'releasing');
 create index quarantine_list on quarantine_items (integration, state, id);
+create index quarantine_by_reason on quarantine_items (integration, state, reason, id);
+create index quarantine_by_subject on quarantine_items (integration, subject, id);
+create index quarantine_by_event on quarantine_items (integration, event_id, id);
+create index quarantine_by_entity on quarantine_items (integration, entity_id, id);
 
 create table hash_pairs (
   id           bigint generated always as identity primary key,

@@ -264,6 +264,8 @@ CREATE TABLE public.quarantine_items (
     reason text NOT NULL,
     detail text DEFAULT ''::text NOT NULL,
     subject text DEFAULT ''::text NOT NULL,
+    event_id text DEFAULT ''::text NOT NULL,
+    entity_id text DEFAULT ''::text NOT NULL,
     twin_mutation bigint,
     rollback_id bigint,
     fingerprint bytea,
@@ -274,13 +276,16 @@ CREATE TABLE public.quarantine_items (
     decided_by text,
     note text DEFAULT ''::text NOT NULL,
     release_at timestamp with time zone,
+    entity_version bigint,
+    claimed_until timestamp with time zone,
     released_mutation bigint,
     outcome text DEFAULT ''::text NOT NULL,
     CONSTRAINT quarantine_items_check CHECK (((decided_at IS NULL) = (decided_by IS NULL))),
     CONSTRAINT quarantine_items_check1 CHECK (((state = 'open'::text) = (decided_at IS NULL))),
     CONSTRAINT quarantine_items_check2 CHECK (((state <> 'releasing'::text) OR (release_at IS NOT NULL))),
-    CONSTRAINT quarantine_items_check3 CHECK (((kind = 'mutation'::text) = (mutation_id IS NOT NULL))),
-    CONSTRAINT quarantine_items_check4 CHECK (((kind = 'delivery'::text) = (delivery_id IS NOT NULL))),
+    CONSTRAINT quarantine_items_check3 CHECK (((claimed_until IS NULL) OR (state <> 'open'::text))),
+    CONSTRAINT quarantine_items_check4 CHECK (((kind = 'mutation'::text) = (mutation_id IS NOT NULL))),
+    CONSTRAINT quarantine_items_check5 CHECK (((kind = 'delivery'::text) = (delivery_id IS NOT NULL))),
     CONSTRAINT quarantine_items_kind_check CHECK ((kind = ANY (ARRAY['delivery'::text, 'mutation'::text]))),
     CONSTRAINT quarantine_items_state_check CHECK ((state = ANY (ARRAY['open'::text, 'releasing'::text, 'released'::text, 'rejected'::text, 'superseded'::text])))
 );
@@ -552,6 +557,10 @@ CREATE INDEX decisions_list ON public.decisions USING btree (integration, decisi
 
 CREATE INDEX deliveries_by_event ON public.deliveries USING btree (event_seq, id);
 
+CREATE INDEX entities_by_id ON public.entities USING btree (integration, id text_pattern_ops);
+
+CREATE INDEX entities_by_subject ON public.entities USING btree (integration, subject text_pattern_ops, id);
+
 CREATE INDEX events_by_state ON public.events USING btree (integration, state, seq);
 
 CREATE INDEX hash_pairs_by_second ON public.hash_pairs USING btree (integration, second_mutation);
@@ -566,11 +575,21 @@ CREATE INDEX mutations_by_event ON public.mutations USING btree (integration, ac
 
 CREATE INDEX mutations_by_seq ON public.mutations USING btree (integration, id);
 
+CREATE INDEX quarantine_by_entity ON public.quarantine_items USING btree (integration, entity_id, id);
+
+CREATE INDEX quarantine_by_event ON public.quarantine_items USING btree (integration, event_id, id);
+
+CREATE INDEX quarantine_by_reason ON public.quarantine_items USING btree (integration, state, reason, id);
+
+CREATE INDEX quarantine_by_subject ON public.quarantine_items USING btree (integration, subject, id);
+
 CREATE INDEX quarantine_list ON public.quarantine_items USING btree (integration, state, id);
 
 CREATE INDEX quarantine_open ON public.quarantine_items USING btree (integration, id) WHERE (state = ANY (ARRAY['open'::text, 'releasing'::text]));
 
 CREATE INDEX reservations_by_natural ON public.reservations USING btree (natural_key);
+
+CREATE INDEX reservations_by_ref ON public.reservations USING btree (integration, external_ref) WHERE (external_ref <> ''::text);
 
 CREATE INDEX reservations_in_flight ON public.reservations USING btree (integration, reserved_at) WHERE (state = 'in_flight'::text);
 
