@@ -46,8 +46,11 @@ const (
 	Found LookUpClass = "found"
 	// Absent: the target proves that it has not applied the key (within retention).
 	Absent LookUpClass = "absent"
-	// NoAnswer: the target could not be asked, or its key memory does not reach back.
+	// NoAnswer: the target could not be asked now; ask again.
 	NoAnswer LookUpClass = "no_answer"
+	// Forgotten: the target's key memory does not reach back to the send, so
+	// no look-up will ever tell: a person decides.
+	Forgotten LookUpClass = "forgotten"
 )
 
 // LookUp is the result of asking a target for a key.
