@@ -36,7 +36,7 @@ func Timeline(entries []TimelineEntry) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = At(e.At).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = AbsTime(e.At).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
