@@ -25,6 +25,10 @@ type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
+// Tx is a transaction that is handed down, for packages that pass it on without
+// importing pgx.
+type Tx = pgx.Tx
+
 // How long a session lasts (OWASP, session management: an idle and an absolute
 // limit), and how often its use is written down.
 const (
