@@ -107,9 +107,9 @@ func (t *HTTP) absence(resp *http.Response, known *time.Time, since time.Time) g
 	}
 	switch {
 	case known == nil:
-		return gate.LookUp{Class: gate.NoAnswer, Detail: "the target does not say how far its key memory reaches back"}
+		return gate.LookUp{Class: gate.Forgotten, Detail: "the target does not say how far its key memory reaches back"}
 	case known.Add(clockMargin).After(since):
-		return gate.LookUp{Class: gate.NoAnswer,
+		return gate.LookUp{Class: gate.Forgotten,
 			Detail: "the target's key memory reaches back only to " + known.UTC().Format(time.RFC3339)}
 	}
 	return gate.LookUp{Class: gate.Absent, Detail: "the target has not applied this key"}

@@ -334,11 +334,11 @@ func TestAbsenceNeedsProof(t *testing.T) {
 		want         gate.LookUpClass
 	}{
 		"memory reaches back":      {"404 Not Found", `{"applied":false,"known_since":"2025-10-25T00:00:00Z"}`, 0, gate.Absent},
-		"memory too short":         {"404 Not Found", `{"applied":false,"known_since":"2025-10-26T00:00:00Z"}`, 0, gate.NoAnswer},
-		"memory within the margin": {"404 Not Found", `{"applied":false,"known_since":"2025-10-25T22:59:30Z"}`, 0, gate.NoAnswer},
-		"no word, no retention":    {"404 Not Found", `{"applied":false}`, 0, gate.NoAnswer},
+		"memory too short":         {"404 Not Found", `{"applied":false,"known_since":"2025-10-26T00:00:00Z"}`, 0, gate.Forgotten},
+		"memory within the margin": {"404 Not Found", `{"applied":false,"known_since":"2025-10-25T22:59:30Z"}`, 0, gate.Forgotten},
+		"no word, no retention":    {"404 Not Found", `{"applied":false}`, 0, gate.Forgotten},
 		"retention covers it":      {"404 Not Found", `{"applied":false}`, 2 * time.Hour, gate.Absent},
-		"retention is over":        {"404 Not Found", `{"applied":false}`, 30 * time.Minute, gate.NoAnswer},
+		"retention is over":        {"404 Not Found", `{"applied":false}`, 30 * time.Minute, gate.Forgotten},
 		"a proxy's 404":            {"404 Not Found", `<html>`, 24 * time.Hour, gate.NoAnswer},
 		"a problem":                {"404 Not Found", `{"title":"Not Found"}`, 24 * time.Hour, gate.NoAnswer},
 		"contradiction":            {"200 OK", `{"applied":false,"known_since":"2025-10-25T00:00:00Z"}`, 0, gate.NoAnswer},
@@ -363,7 +363,7 @@ func TestForgottenKeysAreNoProof(t *testing.T) {
 	if err := sys.SetFaults([]sandbox.Fault{{Kind: sandbox.ForgetKeys}}); err != nil {
 		t.Fatal(err)
 	}
-	for since, want := range map[time.Duration]gate.LookUpClass{30 * time.Minute: gate.NoAnswer, 2 * time.Hour: gate.Absent} {
+	for since, want := range map[time.Duration]gate.LookUpClass{30 * time.Minute: gate.Forgotten, 2 * time.Hour: gate.Absent} {
 		if got := h.LookUp(t.Context(), gate.Key{1}, start.Add(since)); got.Class != want {
 			t.Errorf("reserved after %s: %+v, want %s", since, got, want)
 		}
