@@ -21,7 +21,7 @@ func platformRoutes(c *webtest.Console) []web.Route {
 	routes = append(routes, handlers.Profile{Accounts: c.Accounts}.Routes()...)
 	routes = append(routes, handlers.Users{Accounts: c.Accounts}.Routes()...)
 	return append(routes, web.Route{Method: http.MethodGet, Path: "/", Name: "home", Allow: web.Everyone,
-		Handler: func(c *web.Context) error { return c.String(http.StatusOK, "home") }})
+		Handler: func(c *web.Context) error { return c.Redirect("/profile") }})
 }
 
 func TestPlatformMatrix(t *testing.T) {

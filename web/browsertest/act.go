@@ -166,5 +166,5 @@ func (b *B) SignIn(base, name, password string) {
 	b.Type("#name", name)
 	b.Type("#password", password)
 	b.Click("form[action='/signin'] button[type=submit]")
-	b.Wait("document.querySelector('header.top') && document.readyState === 'complete'")
+	b.Wait("location.pathname !== '/signin' && document.readyState === 'complete'")
 }
