@@ -1,0 +1,42 @@
+// Package snapshots keeps sealed copies of what the agents of an integration
+// have done to the world, and undoes a bad night from them.
+//
+// Nouns. A world is the projection of one integration at one moment: every
+// entity that is not deleted, one line of canonical JSON each. A snapshot is a
+// world with its position. Its body is the object with the lines; its manifest
+// is a small signed object that names the body and the manifest before it. The
+// manifests of an integration are its chain, numbered from 1; the last one is
+// the head, which the database records too, outside the store.
+//
+// A position is two things, because mutations settle in another order than
+// they are numbered in: the highest mutation whose effect is inside, and those
+// below it whose effect is not, since they were on their way. A replay from the
+// snapshot needs both.
+//
+// Guaranteed:
+//
+//   - A world is one consistent read; the gate is not held up by it.
+//   - Body and manifest are put only where their key is free, and are locked in
+//     COMPLIANCE mode for the retention by real time, as read back from the
+//     store. Nobody can change or remove them before, we included.
+//   - The chain has no gap and no fork, whatever stops when, and however many
+//     leaders there are: the store's put-if-absent of the manifest decides.
+//   - A row of the table and its audit record commit together, after the
+//     manifest is in the store. A manifest without a row is adopted by the next
+//     Take or VerifyChain.
+//   - What World returns is what was sealed, checked down to the bytes, even
+//     where something was put over it since.
+//   - VerifyOffline tells with the public key alone, from a bucket or a folder:
+//     chain whole, signatures good, bodies intact, locks in force, tail present;
+//     the last only against a head that was noted elsewhere.
+//
+// Not guaranteed: that the projection equals the record system (a plan reads
+// the live state for that); that an operator of the store's disks cannot reach
+// around its locks; that a holder of the signing key cannot sign another chain,
+// which only the recorded head shows.
+//
+// After a crash an operator sees nothing special: at most one orphaned body,
+// locked and used again, and one manifest that the next snapshot records. Where
+// the store does not hold what was sealed, no snapshot is taken on top: the
+// signal says broken, and a person has to look.
+package snapshots
