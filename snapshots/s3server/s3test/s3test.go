@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -87,13 +88,29 @@ func Dir(t testing.TB) string {
 
 func makeDir() (string, error) {
 	const memory = "/dev/shm"
-	if dir, err := os.MkdirTemp(memory, "sluis-s3test-"); err == nil {
+	sweep(memory)
+	if dir, err := os.MkdirTemp(memory, dirPrefix); err == nil {
 		if unix.Setxattr(dir, "user.sluis-probe", []byte{1}, 0) == nil {
 			return dir, nil
 		}
 		_ = os.Remove(dir)
 	}
-	return os.MkdirTemp("", "sluis-s3test-")
+	return os.MkdirTemp("", dirPrefix)
+}
+
+const dirPrefix = "sluis-s3test-"
+
+// sweep removes what killed test binaries left in memory: no test takes an hour.
+func sweep(parent string) {
+	dirs, err := filepath.Glob(filepath.Join(parent, dirPrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > time.Hour {
+			_ = os.RemoveAll(dir)
+		}
+	}
 }
 
 // process is the one server of this test binary.
