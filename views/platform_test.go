@@ -142,7 +142,7 @@ func TestProfilePage(t *testing.T) {
 func TestErrorPage(t *testing.T) {
 	e := views.ErrorPage{Page: page("viewer"), Status: 500, Text: "Zin.", RequestID: "abc123"}
 	doc := render(t, "nl", views.Error(e))
-	if got := text(doc.Find("main [role=alert]")); got != "▲ Dit is niet gelukt Zin. Fout abc123. Geef dit nummer door als u om hulp vraagt. Naar het overzicht" {
+	if got := text(doc.Find("main [role=alert]")); got != "▲ Dit is niet geluktZin.Fout abc123. Geef dit nummer door als u om hulp vraagt.Naar het overzicht" {
 		t.Errorf("error = %q", got)
 	}
 	e.SignIn = true

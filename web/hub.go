@@ -50,6 +50,20 @@ func (h *Hub) Publish(topic string) {
 	}
 }
 
+// PublishAll wakes every subscriber: after a time in which publications may
+// have been missed.
+func (h *Hub) PublishAll() {
+	h.mu.Lock()
+	topics := make([]string, 0, len(h.topics))
+	for t := range h.topics {
+		topics = append(topics, t)
+	}
+	h.mu.Unlock()
+	for _, t := range topics {
+		h.Publish(t)
+	}
+}
+
 // Close ends the subscription. Closing twice is allowed.
 func (s *Subscription) Close() {
 	s.hub.mu.Lock()
