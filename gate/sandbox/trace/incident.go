@@ -3,9 +3,10 @@ package trace
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
+
+	"sluis/gate"
 )
 
 // The kinds of roster webhook that the agent acts on.
@@ -74,7 +75,6 @@ type intakeData struct {
 // recorder collects steps; the times of its calls are local to a day.
 type recorder struct {
 	trace Trace
-	ids   int
 }
 
 // utc is a local time of day, as an instant.
@@ -86,15 +86,18 @@ func utc(day, at string) time.Time {
 	return t.UTC()
 }
 
+// eventID is how the provider names the event of an instant.
+func eventID(at time.Time) string { return at.Format("evt-20060102-150405") }
+
 // deliver records a webhook that arrives two to five seconds after it happened.
 func (r *recorder) deliver(day, at, kind, by string, data any) {
-	r.ids++
 	occurred := utc(day, at)
 	raw := string(encode(webhook{
-		EventID: fmt.Sprintf("evt-%s-%04d", occurred.Format("20060102"), r.ids), Account: account, Kind: kind,
+		EventID: eventID(occurred), Account: account, Kind: kind,
 		OccurredAt: day + "T" + at + offset(day), By: by, Data: data,
 	}))
-	r.step(Step{Kind: KindDeliver, At: occurred.Add(time.Duration(2+r.ids%4) * time.Second), Raw: &raw})
+	late := time.Duration(2+occurred.Second()%4) * time.Second
+	r.step(Step{Kind: KindDeliver, At: occurred.Add(late), Raw: &raw})
 }
 
 func (r *recorder) step(s Step) { r.trace.Steps = append(r.trace.Steps, s) }
@@ -150,7 +153,7 @@ func (r *recorder) night() {
 	first := time.Date(2025, 10, 26, 0, 47, 2, 0, time.UTC)
 	r.step(Step{Kind: KindRoster, At: first.Add(-4 * time.Second), Roster: boardRoster(one, other)})
 	raw := string(encode(webhook{
-		EventID: "evt-20251026-swap", Account: account, Kind: kindSwap,
+		EventID: eventID(first.Add(-2 * time.Second)), Account: account, Kind: kindSwap,
 		OccurredAt: "2025-10-26T02:47:00+02:00", By: "planner/m.dekker",
 		Data: swapData{
 			Day: boardDay, Routes: [2]string{routeID(one), routeID(other)}, Nurses: [2]string{nurses[one], nurses[other]},
@@ -161,7 +164,7 @@ func (r *recorder) night() {
 	r.note(first.Add(-time.Second), "02:47 +02:00: a planner swaps two routes; Wednesday's board goes out with it.")
 	r.step(Step{Kind: KindDeliver, At: first, Raw: &raw})
 	r.note(again.Add(-time.Second), "02:13 +01:00, 26 minutes later: the provider delivers the same event again.")
-	r.step(Step{Kind: KindDeliver, At: again, Raw: &raw, Expect: &Expect{"duplicate", "replay"}})
+	r.step(Step{Kind: KindDeliver, At: again, Raw: &raw, Expect: &Expect{gate.Duplicate, gate.ReasonReplay}})
 }
 
 // monday records the eighteen further events. What they do to Wednesday leaves

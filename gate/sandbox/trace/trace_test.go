@@ -262,7 +262,7 @@ func TestEventsOccurJustBeforeTheyArrive(t *testing.T) {
 func TestTheRepeatIsByteIdentical(t *testing.T) {
 	var twice []trace.Step
 	for _, s := range trace.CareIncident().Steps {
-		if s.Raw != nil && strings.Contains(*s.Raw, "evt-20251026-swap") {
+		if s.Raw != nil && strings.Contains(*s.Raw, "evt-20251026-004700") {
 			twice = append(twice, s)
 		}
 	}
