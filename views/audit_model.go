@@ -30,12 +30,13 @@ type AuditRow struct {
 
 // ChainLine says how far the chain was verified.
 type ChainLine struct {
-	Head     string // position of the head
-	Hash     string // short
-	Unknown  bool   // the head cannot be read
-	Action   string
-	Result   string // of a verification that was just made
-	Broken   bool
+	Head    string // position of the head
+	Hash    string // short
+	Unknown bool   // the head cannot be read
+	Action  string
+	Hidden  []Param
+	Result  string // of a verification that was just made
+	Broken  bool
 }
 
 // AuditRecordPage is one record.

@@ -63,4 +63,6 @@ type MutationPage struct {
 	Body     Diff
 	Evidence []string
 	Timeline []TimelineEntry
+	Note     string // what the person wrote when they lost a race
+	Conflict string
 }

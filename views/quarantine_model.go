@@ -85,3 +85,15 @@ type Decided struct {
 	Version    int64
 	CanUndo    bool
 }
+
+// QuarantineUpdate is what an event stream renews on the list and on an item's
+// page.
+type QuarantineUpdate struct {
+	Page      Page
+	CountsNew bool
+	New       int64
+	ShowNew   string
+	Rows      []ItemRow
+	Decided   *Decided
+	Status    *ItemStatus
+}
