@@ -80,6 +80,11 @@ func (g *Gate) settle(ctx context.Context, p pending, s settlement) (settled, er
 				return err
 			}
 		}
+		if next == Committed && p.state == Manual { // the scan for hash pairs has passed it
+			if err := rewindPairs(ctx, tx, p.integration, p.mutationID); err != nil {
+				return err
+			}
+		}
 		return audit.Append(ctx, tx, entry(now, p.by, p.integration, "mutation."+string(next), mutationName(p.mutationID), map[string]any{
 			"key": p.key.String(), "external_ref": s.ref, "detail": s.detail, "fence": p.fence, "by": string(s.event),
 		}))
