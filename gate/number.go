@@ -47,22 +47,28 @@ func (p *parser) scanNumber() error {
 
 // scanMantissa returns the significant digits without leading zeros, and the
 // place of the decimal point: the value is 0.digits times ten to that power.
-// It keeps one digit more than allowed, so that a long number costs no memory.
+// More digits than allowed stand for a number that has too many: they are not
+// its own, and so a long number costs no memory.
 func (p *parser) scanMantissa() (digits []byte, point int64, err error) {
 	digits = p.digits[:0]
 	zeros := int64(0) // zeros seen since the last significant digit
 	keep := func(c byte) {
-		if c == '0' {
+		switch {
+		case c == '0':
 			zeros++
 			return
+		case len(digits) == 0:
+			zeros = 0
+		case int64(len(digits))+zeros >= maxDigits:
+			for len(digits) <= maxDigits {
+				digits = append(digits, c)
+			}
+			return
 		}
-		for ; zeros > 0 && len(digits) > 0 && len(digits) <= maxDigits; zeros-- {
+		for ; zeros > 0; zeros-- {
 			digits = append(digits, '0')
 		}
-		zeros = 0
-		if len(digits) <= maxDigits {
-			digits = append(digits, c)
-		}
+		digits = append(digits, c)
 	}
 	switch c := p.peek(); {
 	case c == '0':

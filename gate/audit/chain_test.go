@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -19,6 +20,7 @@ func begin(t *testing.T, pool *pgxpool.Pool, entries ...audit.Entry) pgx.Tx {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // else a failed test would wait for it
 	if err := audit.Append(t.Context(), tx, entries...); err != nil {
 		t.Fatal(err)
 	}
