@@ -141,7 +141,7 @@ func outside(row Row) []Row {
 func (t *told) residue(row Row) Row {
 	row.Kind, row.Op, row.Choice, row.Body = RowResidue, opNone, choiceKeep, json.RawMessage("{}")
 	if slices.Contains(t.owed, existence) {
-		row.Detail = "cannot be undone: what was deleted is not in this snapshot; choose an earlier one"
+		row.Detail = "cannot be undone: what was deleted is not in this snapshot; choose one that holds it"
 	} else {
 		row.Detail = fmt.Sprintf("cannot be undone: what %s held before is not in this snapshot; choose an earlier one", strings.Join(t.owed, ", "))
 	}
@@ -178,17 +178,22 @@ func (t *told) undoDelete(row Row) ([]Row, error) {
 	return t.update(row, names, decision)
 }
 
-// undoUpdate restores the fields that the suspects set. Fields that somebody
-// else changed since are a row of their own: a decision.
+// undoUpdate restores the fields that the suspects set. Of those, the ones
+// that somebody else changed since are a row of their own: a decision. Changes
+// by hand in other fields are shown.
 func (t *told) undoUpdate(row Row) ([]Row, error) {
 	live, err := fieldsOf(row.Live)
 	if err != nil {
 		return nil, err
 	}
-	var ours, theirs []string
+	var ours, theirs, suspect []string
 	for _, d := range gate.Diff(t.base, t.expected) {
+		if same(d.Old, d.New) {
+			continue
+		}
+		suspect = append(suspect, d.Name)
 		switch {
-		case same(d.Old, d.New) || same(live[d.Name], d.New):
+		case same(live[d.Name], d.New):
 		case same(live[d.Name], d.Old):
 			ours = append(ours, d.Name)
 		default:
@@ -200,7 +205,15 @@ func (t *told) undoUpdate(row Row) ([]Row, error) {
 		return nil, err
 	}
 	decisions, err := t.update(row, theirs, decision)
-	return append(rows, decisions...), err
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, decisions...)
+	byHand := func(name string) bool { return !slices.Contains(suspect, name) }
+	if slices.ContainsFunc(changed(row.Base, row.Live), byHand) {
+		rows = append(rows, outside(row)...)
+	}
+	return rows, nil
 }
 
 func (t *told) update(row Row, names []string, as func(Row) Row) ([]Row, error) {
