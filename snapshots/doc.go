@@ -37,6 +37,7 @@
 //
 // After a crash an operator sees nothing special: at most one orphaned body,
 // locked and used again, and one manifest that the next snapshot records. Where
-// the store does not hold what was sealed, no snapshot is taken on top: the
-// signal says broken, and a person has to look.
+// the store no longer holds what was sealed, the signal says broken and a
+// person has to look; snapshots go on, since the head is known from the table.
+// Only a manifest in the next one's place that is not ours stops them.
 package snapshots

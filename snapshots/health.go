@@ -24,7 +24,11 @@ const (
 // key, compares the end of the chain with the recorded head, and records what
 // it found with each snapshot and in the audit record. progress, where set, is
 // called after each manifest. A report with problems is not an error.
+// gate.ErrNotFound: no such integration.
 func (s *Service) VerifyChain(ctx context.Context, by gate.Actor, integration string, progress func(done, total int)) (Report, error) {
+	if _, err := s.gate.Integration(ctx, integration); err != nil {
+		return Report{}, fmt.Errorf("verify a chain: %w", err)
+	}
 	var broken *BrokenError
 	head, err := s.recoverHead(ctx, by, integration)
 	if errors.As(err, &broken) { // the pass below finds it, and more

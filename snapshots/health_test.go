@@ -58,9 +58,9 @@ func TestListsAndSearches(t *testing.T) {
 		f.clock.Advance(15 * time.Minute)
 	}
 	f.desk.pairs = []gate.Pair{
-		pairOf(1, gate.PairOpen, muts[1], muts[3]),
-		pairOf(2, gate.PairDuplicate, muts[0], muts[2]),
-		pairOf(3, gate.PairDistinct, muts[0], muts[1]),
+		listedPair(1, gate.PairOpen, muts[1], muts[3]),
+		listedPair(2, gate.PairDuplicate, muts[0], muts[2]),
+		listedPair(3, gate.PairDistinct, muts[0], muts[1]),
 	}
 	if snap, pair, err := f.LastGood(t.Context(), "care"); err != nil || snap.Seq != 2 || pair.ID != 2 {
 		t.Errorf("last good is %d because of pair %d, %v; want 2, pair 2", snap.Seq, pair.ID, err)
@@ -69,7 +69,7 @@ func TestListsAndSearches(t *testing.T) {
 	if snap, _, err := f.LastGood(t.Context(), "care"); err != nil || snap.Seq != 1 {
 		t.Errorf("last good is %d, %v; want 1", snap.Seq, err)
 	}
-	f.desk.pairs = []gate.Pair{pairOf(4, gate.PairOpen, muts[0]-1, muts[0])}
+	f.desk.pairs = []gate.Pair{listedPair(4, gate.PairOpen, muts[0]-1, muts[0])}
 	if _, pair, err := f.LastGood(t.Context(), "care"); !errors.Is(err, gate.ErrNotFound) || pair.ID != 4 {
 		t.Errorf("pair %d, %v; want ErrNotFound beside pair 4", pair.ID, err)
 	}
@@ -105,7 +105,7 @@ func TestListsAndSearches(t *testing.T) {
 	}
 }
 
-func pairOf(id int64, state gate.PairState, first, second int64) gate.Pair {
+func listedPair(id int64, state gate.PairState, first, second int64) gate.Pair {
 	return gate.Pair{ID: id, Integration: "care", State: state,
 		First: gate.MutationRecord{ID: first}, Second: gate.MutationRecord{ID: second}}
 }

@@ -64,6 +64,15 @@ func whileOpen() *river.InsertOpts {
 	}}}
 }
 
+// onTheClock is due at each full multiple of the period, in UTC. Restarts do not
+// shift it, so that no period is left out.
+type onTheClock time.Duration
+
+// Next is the start of the period after t.
+func (d onTheClock) Next(t time.Time) time.Time {
+	return t.Truncate(time.Duration(d)).Add(time.Duration(d))
+}
+
 // Workers adds the workers of snapshots and rollbacks.
 func (s *Service) Workers(w *river.Workers) {
 	river.AddWorker(w, &roundWorker{service: s})
@@ -76,7 +85,7 @@ func (s *Service) Workers(w *river.Workers) {
 // minutes, a round of verification each day, and what rollbacks need.
 func (s *Service) PeriodicJobs() []*river.PeriodicJob {
 	round := func(what string, every time.Duration) *river.PeriodicJob {
-		return river.NewPeriodicJob(river.PeriodicInterval(every),
+		return river.NewPeriodicJob(onTheClock(every),
 			func() (river.JobArgs, *river.InsertOpts) { return roundArgs{What: what}, oncePer(every) },
 			&river.PeriodicJobOpts{ID: "snapshot_round_" + what, RunOnStart: true})
 	}
@@ -103,9 +112,11 @@ func (w *roundWorker) Work(ctx context.Context, job *river.Job[roundArgs]) error
 		if job.Args.What == "verify" {
 			args := verifyArgs{Integration: i.ID, ActorKind: verifyJob.Kind, Actor: verifyJob.Name}
 			params = append(params, river.InsertManyParams{Args: args, InsertOpts: whileOpen()})
-		} else {
-			params = append(params, river.InsertManyParams{Args: snapshotArgs{i.ID}, InsertOpts: oncePer(snapshotEvery)})
+			continue
 		}
+		opts := oncePer(snapshotEvery)
+		opts.ScheduledAt = job.ScheduledAt // of the round's own period
+		params = append(params, river.InsertManyParams{Args: snapshotArgs{i.ID}, InsertOpts: opts})
 	}
 	if len(params) == 0 {
 		return nil
@@ -165,9 +176,13 @@ func (s *Service) cancelBroken(ctx context.Context, err error, integration strin
 
 // RequestVerify has the chain verified soon, by a job. A request while one is
 // waiting or running joins it. Its audit record is in the job's transaction.
+// gate.ErrNotFound for an unknown integration.
 func (s *Service) RequestVerify(ctx context.Context, by gate.Actor, integration string) error {
 	if s.jobs == nil {
 		return errors.New("request a verification: no job client")
+	}
+	if _, err := s.gate.Integration(ctx, integration); err != nil {
+		return fmt.Errorf("request a verification: %w", err)
 	}
 	now := s.clock.Now()
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {

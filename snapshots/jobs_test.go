@@ -97,6 +97,16 @@ func TestJobsTakeAndVerify(t *testing.T) {
 	f.sound()
 }
 
+func TestPeriodsStartOnTheClock(t *testing.T) {
+	at := time.Date(2025, 10, 26, 1, 59, 59, 0, time.UTC)
+	if next := onTheClock(snapshotEvery).Next(at); !next.Equal(at.Add(time.Second)) {
+		t.Errorf("next snapshot at %v", next)
+	}
+	if next := onTheClock(verifyEvery).Next(at); !next.Equal(time.Date(2025, 10, 27, 0, 0, 0, 0, time.UTC)) {
+		t.Errorf("next verification at %v", next)
+	}
+}
+
 // A broken chain is not tried again, and asks for a verification.
 func TestBrokenChainAsksForVerification(t *testing.T) {
 	t.Parallel()

@@ -169,3 +169,5 @@ func (f *sealing) sound() {
 		f.t.Errorf("invariants: %v", err)
 	}
 }
+
+var _ Gate = (*gate.Gate)(nil)

@@ -17,8 +17,8 @@ import (
 // VerifyOffline verifies a chain with the public key alone: no database, no
 // service, no secret. verifierKey is Keys.VerifierKey, the content of
 // snapshot-key.pub. What is wrong with the chain is in the report; the error
-// is about reading it. An unknown integration has an empty, good chain, unless
-// a head is expected.
+// is about reading it; where there is no chain at all and no head says that
+// there should be one, it is an fs.ErrNotExist.
 func VerifyOffline(ctx context.Context, r Reader, verifierKey string, opts VerifyOptions) (Report, error) {
 	v, err := note.NewVerifier(strings.TrimSpace(verifierKey))
 	if err != nil {
@@ -27,7 +27,11 @@ func VerifyOffline(ctx context.Context, r Reader, verifierKey string, opts Verif
 	if opts.Integration == "" {
 		return Report{}, errors.New("verify: say which integration's chain")
 	}
-	return verifyChain(ctx, r, v, opts)
+	report, err := verifyChain(ctx, r, v, opts)
+	if err == nil && report.Checked == 0 && report.Good() {
+		return report, fmt.Errorf("there is no chain of %s here: %w", opts.Integration, fs.ErrNotExist)
+	}
+	return report, err
 }
 
 // ChainsIn lists the integrations that a reader has a chain of.

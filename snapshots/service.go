@@ -51,7 +51,7 @@ type chainGate interface {
 
 // Config is what a Service needs. Zero durations take the defaults.
 type Config struct {
-	Pool  *pgxpool.Pool // of at least two connections
+	Pool  *pgxpool.Pool
 	Gate  Gate
 	Store Store
 	Keys  Keys

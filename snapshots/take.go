@@ -32,8 +32,12 @@ var errOvertaken = errors.New("another writer was faster")
 // Whoever takes the next snapshot first records what a writer that stopped
 // after 2 left behind. An error therefore means that the snapshot may exist;
 // the next Take, or VerifyChain, finds out. A *BrokenError means that what the
-// store holds is not what was sealed, and that no snapshot is taken on top.
+// store has in the next snapshot's place is none that can be adopted: no
+// snapshot is taken beside it. gate.ErrNotFound: no such integration.
 func (s *Service) Take(ctx context.Context, by gate.Actor, integration string) (Snapshot, error) {
+	if _, err := s.gate.Integration(ctx, integration); err != nil {
+		return Snapshot{}, fmt.Errorf("take a snapshot: %w", err)
+	}
 	for {
 		r, err := s.takeNext(ctx, by, integration)
 		if errors.Is(err, errOvertaken) {
@@ -94,10 +98,15 @@ func (s *Service) putBody(ctx context.Context, head snapshotRow, body sealedBody
 	d := body.describe(head.Integration)
 	if d.Key == head.BodyKey {
 		sealed, err := s.sealedManifest(ctx, head)
-		if err != nil {
+		if err == nil {
+			return sealed.Body, s.extendBody(ctx, d.Key, head.bodyVersion, until)
+		}
+		// A damaged past is for VerifyChain to report; it must not end the future.
+		var broken *BrokenError
+		if !errors.As(err, &broken) {
 			return d, err
 		}
-		return sealed.Body, s.extendBody(ctx, d.Key, head.bodyVersion, until)
+		s.log.Error("the snapshot chain is broken", "integration", head.Integration, "err", err)
 	}
 	_, err := s.store.Put(ctx, d.Key, body.stored, until.Add(bodyMargin))
 	if err == nil {

@@ -2,6 +2,7 @@ package snapshots
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -59,6 +60,33 @@ func TestTakeSealsTheWorld(t *testing.T) {
 		t.Error("a deleted entity is in the world")
 	}
 	f.sound()
+}
+
+func TestUnknownIntegrationLeavesNothing(t *testing.T) {
+	t.Parallel()
+	f := newSealing(t)
+	if _, err := f.Take(t.Context(), gate.Job("snapshot"), "nowhere"); !errors.Is(err, gate.ErrNotFound) {
+		t.Errorf("Take: %v", err)
+	}
+	if _, err := f.VerifyChain(t.Context(), gate.Job("verify"), "nowhere", nil); !errors.Is(err, gate.ErrNotFound) {
+		t.Errorf("VerifyChain: %v", err)
+	}
+	for o, err := range f.store.Versions(t.Context(), "") {
+		t.Errorf("the store has %s, %v", o.Key, err)
+	}
+}
+
+// The head's manifest is lost: the chain goes on from the recorded head, also
+// where the world has not changed, and verification keeps naming the loss.
+func TestLostHeadDoesNotStopSnapshots(t *testing.T) {
+	t.Parallel()
+	f := newSealing(t)
+	f.put("visit", "V-1", `{}`, 0)
+	f.take()
+	f.exec(`update snapshots set manifest_version = '00000000000000000000000000'`)
+	if snap := f.take(); snap.Seq != 2 {
+		t.Errorf("took %d, want 2", snap.Seq)
+	}
 }
 
 func TestLinesAreCanonical(t *testing.T) {

@@ -423,6 +423,23 @@ type fixedLock struct {
 
 func (r fixedLock) Lock(context.Context, string) (Lock, error) { return r.lock, nil }
 
+func TestNoChainIsNoGoodChain(t *testing.T) {
+	keys, _, err := GenerateKeys("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = VerifyOffline(t.Context(), FolderReader(fstest.MapFS{}), keys.VerifierKey(), VerifyOptions{Integration: "care"})
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an empty folder: %v", err)
+	}
+	if _, err := VerifyOffline(t.Context(), FolderReader(fstest.MapFS{}), keys.VerifierKey(), VerifyOptions{}); err == nil {
+		t.Error("no integration named, and no error")
+	}
+	if _, err := VerifyOffline(t.Context(), FolderReader(fstest.MapFS{}), "no key", VerifyOptions{Integration: "care"}); err == nil {
+		t.Error("no verifier key, and no error")
+	}
+}
+
 func TestFolderReaderStaysInside(t *testing.T) {
 	r := FolderReader(fstest.MapFS{"care/manifest-000000000001": {Data: []byte("x")}, "carex/manifest-000000000001": {Data: []byte("y")}})
 	keys, err := r.Keys(t.Context(), "care/manifest-")
