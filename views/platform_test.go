@@ -114,7 +114,7 @@ func TestUsersPage(t *testing.T) {
 		New: views.NewUserForm{Name: "dora", Display: "Dora", Role: "planner"}, Failure: "users.err_taken",
 	}))
 	for selector, want := range map[string]int{
-		"#user-1 button[disabled][aria-describedby=self-1]":             1,
+		"#user-1 button[disabled][aria-describedby=self-1]": 1,
 		"#user-2 .st.warn":                                              1,
 		"#user-2 input[name=disabled][value=no]":                        1,
 		"#user-3 form[action='/users/3/disabled'] input[value=yes]":     1,

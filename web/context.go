@@ -32,10 +32,10 @@ type Context struct {
 	Now       time.Time // the instant of the request, from Config.Now
 	RequestID string
 
-	server  *Server
-	session *sessions.Session
+	server       *Server
+	session      *sessions.Session
 	integrations []string
-	loadErr error
+	loadErr      error
 }
 
 const echoKey = "sluis"
@@ -216,4 +216,3 @@ func (c *Context) SignOut() error {
 	c.User = User{}
 	return nil
 }
-
