@@ -39,7 +39,13 @@ type World struct {
 // record system applied one key twice.
 func New(t testing.TB, mode gate.Mode, options ...func(*gate.Config)) *World {
 	t.Helper()
-	w := &World{T: t, Pool: testdb.Pool(t), Clock: gate.NewManualClock(Start)}
+	return NewAt(t, mode, Start, options...)
+}
+
+// NewAt is New with the clock at another moment.
+func NewAt(t testing.TB, mode gate.Mode, start time.Time, options ...func(*gate.Config)) *World {
+	t.Helper()
+	w := &World{T: t, Pool: testdb.Pool(t), Clock: gate.NewManualClock(start)}
 	var err error
 	if w.System, err = sandbox.Open(t.TempDir(), sandbox.Options{Clock: w.Clock.Now}); err != nil {
 		t.Fatal(err)
