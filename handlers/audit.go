@@ -20,11 +20,11 @@ import (
 // gate, the snapshots and the platform record.
 var auditActions = []string{
 	"mutation.reserved", "mutation.committed", "mutation.refused", "mutation.unknown", "mutation.manual", "mutation.dropped",
-	"mutation.held", "delivery.stored", "delivery.duplicate", "delivery.held", "event.closed", "item.releasing", "item.undone", "item.released",
-	"item.rejected", "item.superseded", "pair.found", "pair.judged", "pairs.scanned", "drops.acknowledged", "integration.created",
-	"integration.mode", "integration.frozen", "baseline.adopted", "snapshot.taken", "snapshot.verified", "rollback.requested",
+	"mutation.held", "mutation.in_flight", "mutation.rolled_back", "delivery.stored", "delivery.duplicate", "delivery.held", "event.closed", "item.releasing", "item.undone", "item.released",
+	"item.rejected", "item.superseded", "pair.found", "pair.judged", "pairs.requested", "pairs.scanned", "drops.acknowledged", "integration.created",
+	"integration.mode", "integration.frozen", "baseline.adopted", "snapshot.taken", "snapshot.verified", "snapshot.verify_requested", "rollback.requested",
 	"rollback.planned", "rollback.choice", "rollback.approved", "rollback.refused", "rollback.row", "rollback.applied",
-	"rollback.stopped", "rollback.resumed", "rollback.cancelled", "user.created", "user.role", "user.disabled", "user.enabled",
+	"rollback.stopped", "rollback.resumed", "rollback.cancelled", "rollback.expired", "rollback.failed", "user.created", "user.role", "user.disabled", "user.enabled",
 	"user.password", "user.signed_in", "user.signed_out", "user.sign_in_failed", "access.refused", "token.created", "token.revoked",
 }
 
@@ -98,7 +98,7 @@ func (d desk) auditList(c *web.Context) error {
 	for _, r := range records {
 		p.Rows = append(p.Rows, auditRow(ctx, integration, r))
 	}
-	p.Empty = listEmpty(ctx, p.Filter.Active, "audit", link(integration, "/audit"))
+	p.Empty = listEmpty(ctx, p.Filter.Active, "audit.none", "audit.none_filtered", link(integration, "/audit"))
 	p.Pager = views.Pager{Shown: len(records), CSV: auditLink(c, "/audit.csv")}
 	if f.Before > 0 {
 		p.Pager.First = auditLink(c, "/audit")

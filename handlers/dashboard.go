@@ -194,7 +194,7 @@ func signalWhy(ctx context.Context, s gate.Signal) string {
 func ackFormOf(ctx context.Context, c *web.Context, integration string, s gate.Signal) views.AckForm {
 	return views.AckForm{
 		Action: link(integration, "/signals/"+gate.SignalDrops+"/acknowledge"), UpTo: s.UpTo,
-		Count: i18n.Number(ctx, s.Count), Needed: s.Level == gate.LevelAct && s.Count > 0,
+		Count: i18n.Number(ctx, s.Count), Needed: s.UpTo > 0 && s.Count > 0,
 		Disabled: disabledFor(c), Person: c.User.Display, AckedBy: s.AckedBy, AckedAt: s.AckedAt,
 	}
 }

@@ -50,7 +50,7 @@ func (d desk) drops(c *web.Context) error {
 		Page:   c.Page("drops.title", "dashboard"),
 		Filter: dropFilter(ctx, integration, c.QueryParam("seen"), reason),
 		Rows:   dropRows(ctx, integration, kept),
-		Empty:  listEmpty(ctx, unseen || reason != "", "drops", link(integration, "/drops")),
+		Empty:  listEmpty(ctx, unseen || reason != "", "drops.none", "drops.none_filtered", link(integration, "/drops")),
 		Pager:  views.Pager{Shown: len(kept)},
 	}
 	if before > 0 {
@@ -68,13 +68,13 @@ func (d desk) drops(c *web.Context) error {
 	return c.Render(http.StatusOK, views.Drops(p))
 }
 
-// listEmpty is the text of a list without rows: "GROUP.none", or
-// "GROUP.none_filtered" with the way back to the whole list.
-func listEmpty(ctx context.Context, filtered bool, group, all string) views.Empty {
-	if filtered {
-		return views.Empty{Text: i18n.T(ctx, group+".none_filtered"), Href: all, LinkText: i18n.T(ctx, "list.reset")}
+// listEmpty is the text of a list without rows: the message none, or filtered
+// with the way back to the whole list.
+func listEmpty(ctx context.Context, narrowed bool, none, filtered, all string) views.Empty {
+	if narrowed {
+		return views.Empty{Text: i18n.T(ctx, filtered), Href: all, LinkText: i18n.T(ctx, "list.reset")}
 	}
-	return views.Empty{Text: i18n.T(ctx, group+".none")}
+	return views.Empty{Text: i18n.T(ctx, none)}
 }
 
 // dropReasons are the reasons for which something is dropped.

@@ -34,7 +34,7 @@ func (d desk) history(c *web.Context) error {
 	}
 	p := views.HistoryPage{
 		Page:  c.Page("history.title", "history"),
-		Empty: listEmpty(ctx, query != "", "history", link(integration, "/history")),
+		Empty: listEmpty(ctx, query != "", "history.none", "history.none_filtered", link(integration, "/history")),
 		Filter: views.Filter{
 			Action: "/history", Hidden: []views.Param{{Name: views.IntegrationParam, Value: integration}},
 			Active: query != "", Reset: link(integration, "/history"),

@@ -55,7 +55,7 @@ func (d desk) inFlightPage(c *web.Context, status int, mutation int64, typed vie
 			Hidden: []views.Param{{Name: views.IntegrationParam, Value: integration}, {Name: "state", Value: string(state)}},
 			Fields: []views.FilterField{{Name: "q", Label: c.T("quarantine.search"), Value: search, Hint: c.T("inflight.search_hint"), Search: true}},
 		},
-		Empty: listEmpty(ctx, search != "" || state != "", "inflight", link(integration, "/in-flight")),
+		Empty: listEmpty(ctx, search != "" || state != "", "inflight.none", "inflight.none_filtered", link(integration, "/in-flight")),
 		Pager: views.Pager{Shown: len(kept), Total: int64(len(all)), CSV: link(integration, "/in-flight.csv", "state", string(state), "q", search)},
 	}
 	for _, m := range kept {

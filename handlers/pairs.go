@@ -57,7 +57,7 @@ func (d desk) pairs(c *web.Context) error {
 	}
 	p := views.PairsPage{
 		Page: c.Page("pairs.title", "pairs"), Scan: d.scanForm(c),
-		Empty: listEmpty(ctx, state != "", "pairs", link(integration, "/pairs")),
+		Empty: listEmpty(ctx, state != "", "pairs.none", "pairs.none_filtered", link(integration, "/pairs")),
 		Pager: views.Pager{Shown: len(pairs), CSV: link(integration, "/pairs.csv", "state", state)},
 	}
 	var wrong int64

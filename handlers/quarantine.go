@@ -102,7 +102,7 @@ func (d desk) quarantinePage(c *web.Context, status int, q itemQuery, after int6
 	p := views.QuarantinePage{
 		Page:   c.Page("quarantine.title", "quarantine"),
 		Filter: itemFilterBar(ctx, integration, q), Decided: decided,
-		Empty:   listEmpty(ctx, q.filtered() || q.state != string(gate.ItemOpen), "quarantine", link(integration, "/quarantine")),
+		Empty:   listEmpty(ctx, q.filtered() || q.state != string(gate.ItemOpen), "quarantine.none", "quarantine.none_filtered", link(integration, "/quarantine")),
 		Pager:   views.Pager{Shown: len(items), CSV: q.link(integration, "/quarantine.csv")},
 		ShowNew: q.link(integration, "/quarantine"),
 	}
@@ -129,7 +129,7 @@ func (d desk) quarantinePage(c *web.Context, status int, q itemQuery, after int6
 	}
 	p.Bulk = bulkForm(c, q, items, bulk, cutoff, p.Pager)
 	p.Page.LiveURL = q.link(integration, "/stream/quarantine", "cutoff", strconv.FormatInt(cutoff, 10),
-		"from", itoa(first(items)), "to", itoa(last(items)), "watch", itoa(after))
+		"ids", idList(items), "watch", itoa(after))
 	return c.Render(status, views.Quarantine(p))
 }
 
@@ -260,18 +260,28 @@ func (d desk) quarantineStream(c *web.Context) error {
 	if err != nil {
 		return err
 	}
-	ids := make(map[string]int64, 5)
-	for _, name := range []string{"cutoff", "from", "to", "watch", "item"} {
+	ids := make(map[string]int64, 3)
+	for _, name := range []string{"cutoff", "watch", "item"} {
 		if ids[name], err = number(c.QueryParam(name)); err != nil {
 			return err
 		}
+	}
+	shown, err := readIDList(c.QueryParam("ids"))
+	if err != nil {
+		return err
 	}
 	self := c.Request().URL.RequestURI()
 	return c.SSE(topics(integration, "items"), func(ctx context.Context, send web.Send) error {
 		l := views.QuarantineUpdate{Page: views.Page{Now: c.Now, Lang: i18n.Lang(ctx), LiveURL: self},
 			ShowNew: q.link(integration, "/quarantine"), CountsNew: c.QueryParam("cutoff") != ""}
-		if err := d.updateRows(ctx, integration, ids, q, &l); err != nil {
+		var err error
+		if l.Rows, err = d.rowsNow(ctx, integration, shown); err != nil {
 			return err
+		}
+		if l.CountsNew {
+			if l.New, err = d.since(ctx, q.filter(integration), ids["cutoff"]); err != nil {
+				return err
+			}
 		}
 		if l.Decided, err = d.decidedLine(ctx, c, ids["watch"]); err != nil {
 			return err
@@ -288,31 +298,46 @@ func (d desk) quarantineStream(c *web.Context) error {
 	})
 }
 
-// updateRows reads the rows between from and to as they are now, and how many
-// came after the cutoff.
-func (d desk) updateRows(ctx context.Context, integration string, ids map[string]int64, q itemQuery, l *views.QuarantineUpdate) error {
-	if l.CountsNew {
-		n, err := d.since(ctx, q.filter(integration), ids["cutoff"])
+// idList is the ids of the rows that are shown, as the stream's URL holds them.
+func idList(items []gate.Item) string {
+	ids := make([]string, len(items))
+	for i, item := range items {
+		ids[i] = strconv.FormatInt(item.ID, 10)
+	}
+	return strings.Join(ids, ",")
+}
+
+func readIDList(text string) ([]int64, error) {
+	var ids []int64
+	for part := range strings.SplitSeq(text, ",") {
+		id, err := number(part)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		l.New = n
+		if id > 0 && len(ids) < listSize {
+			ids = append(ids, id)
+		}
 	}
-	if ids["from"] == 0 {
-		return nil
+	return ids, nil
+}
+
+// rowsNow reads the rows that are shown, newest first, as they are now. One
+// that is so far down that a page of all states does not reach it stays.
+func (d desk) rowsNow(ctx context.Context, integration string, shown []int64) ([]views.ItemRow, error) {
+	if len(shown) == 0 {
+		return nil, nil
 	}
-	f := gate.ItemFilter{Integration: integration, Reason: gate.Reason(q.reason), Search: q.search, UpTo: ids["from"], Limit: 500}
-	items, err := d.gate.Items(ctx, f)
+	items, err := d.gate.Items(ctx, gate.ItemFilter{Integration: integration, UpTo: slices.Max(shown), Limit: 500})
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var rows []views.ItemRow
 	for _, i := range items {
-		if i.ID < ids["to"] {
-			break
+		if slices.Contains(shown, i.ID) {
+			rows = append(rows, itemRow(ctx, i))
 		}
-		l.Rows = append(l.Rows, itemRow(ctx, i))
 	}
-	return nil
+	return rows, nil
 }
 
 // since counts what the filter selects above the cutoff.

@@ -6,7 +6,7 @@
 // that Context has put into the context, so that a template writes
 //
 //	{ i18n.T(ctx, "nav.dashboard") }
-//	{ i18n.N(ctx, "quarantine.open", n) }
+//	{ i18n.N(ctx, "quarantine.new", n) }
 //
 // A time is always shown with its offset: the hour that is repeated in autumn
 // has two instants for each wall-clock time, and only the offset tells them
