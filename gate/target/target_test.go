@@ -242,6 +242,7 @@ func TestBrokenAnswersAreUncertain(t *testing.T) {
 		"endless answer":          {fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(big), big), gate.Uncertain, ""},
 		"endless header":          {"HTTP/1.1 200 OK\r\nX-A: " + big + "\r\n\r\n", gate.Uncertain, ""},
 		"redirect":                {"HTTP/1.1 307 Temporary Redirect\r\nLocation: /v1/elsewhere\r\nContent-Length: 0\r\n\r\n", gate.Uncertain, ""},
+		"see other":               {"HTTP/1.1 303 See Other\r\nLocation: /v1/elsewhere\r\nContent-Length: 0\r\n\r\n", gate.Uncertain, ""},
 		"bad gateway":             {"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", gate.Uncertain, ""},
 		"request timeout":         {"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n", gate.Uncertain, ""},
 		"in flight":               {"HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\n\r\n", gate.Uncertain, ""},
