@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"sluis/gate"
@@ -40,18 +41,13 @@ func (d desk) drops(c *web.Context) error {
 	if err != nil {
 		return err
 	}
-	kept := make([]gate.DropGroup, 0, len(groups))
-	for _, g := range groups {
-		if (!unseen || !g.Acknowledged) && (reason == "" || g.Reason == reason) {
-			kept = append(kept, g)
-		}
-	}
+	kept := filterDrops(groups, unseen, reason)
 	p := views.DropsPage{
 		Page:   c.Page("drops.title", "dashboard"),
 		Filter: dropFilter(ctx, integration, c.QueryParam("seen"), reason),
 		Rows:   dropRows(ctx, integration, kept),
 		Empty:  listEmpty(ctx, unseen || reason != "", "drops.none", "drops.none_filtered", link(integration, "/drops")),
-		Pager:  views.Pager{Shown: len(kept)},
+		Pager:  views.Pager{Shown: len(kept), CSV: link(integration, "/drops.csv", "seen", c.QueryParam("seen"), "reason", string(reason))},
 	}
 	if before > 0 {
 		p.Pager.First = link(integration, "/drops", "seen", c.QueryParam("seen"), "reason", string(reason))
@@ -66,6 +62,49 @@ func (d desk) drops(c *web.Context) error {
 		}
 	}
 	return c.Render(http.StatusOK, views.Drops(p))
+}
+
+func filterDrops(groups []gate.DropGroup, unseen bool, reason gate.Reason) []gate.DropGroup {
+	kept := make([]gate.DropGroup, 0, len(groups))
+	for _, g := range groups {
+		if (!unseen || !g.Acknowledged) && (reason == "" || g.Reason == reason) {
+			kept = append(kept, g)
+		}
+	}
+	return kept
+}
+
+func (d desk) dropsCSV(c *web.Context) error {
+	ctx, integration := c.Ctx(), c.Integration()
+	const page = 500
+	groups, err := d.gate.Drops(ctx, integration, 0, page)
+	if err != nil {
+		return err
+	}
+	s, err := startCSV(c, "drops-"+integration, c.T("event.account"), c.T("drops.event"), c.T("drops.reason"), c.T("desk.mode"), c.T("event.deliveries_head"),
+		c.T("mutation.table"), c.T("drops.first_seen"), c.T("drops.dropped_at"), c.T("drops.acknowledged"))
+	if err != nil {
+		return err
+	}
+	for len(groups) > 0 {
+		for _, g := range filterDrops(groups, c.QueryParam("seen") == "no", gate.Reason(c.QueryParam("reason"))) {
+			seen := "drops.unseen"
+			if g.Acknowledged {
+				seen = "drops.seen"
+			}
+			if err := s.row(g.Account, g.EventID, reasonText(ctx, g.Reason), modeName(ctx, g.Mode), strconv.Itoa(g.Deliveries), strconv.Itoa(g.Mutations),
+				s.time(g.FirstSeen), s.time(g.LastAt), i18n.T(ctx, seen)); err != nil {
+				return err
+			}
+		}
+		if err := s.flush(); err != nil || len(groups) < page {
+			return err
+		}
+		if groups, err = d.gate.Drops(ctx, integration, groups[len(groups)-1].LastID, page); err != nil {
+			return err
+		}
+	}
+	return s.flush()
 }
 
 // listEmpty is the text of a list without rows: the message none, or filtered

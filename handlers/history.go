@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sluis/gate"
@@ -41,6 +42,10 @@ func (d desk) history(c *web.Context) error {
 			Fields: []views.FilterField{{Name: "q", Label: c.T("history.search"), Value: query, Hint: c.T("history.search_hint"), Search: true}},
 		},
 	}
+	p.Pager = views.Pager{Shown: len(found)}
+	if query != "" {
+		p.Pager.CSV = link(integration, "/history.csv", "q", query)
+	}
 	for _, e := range found {
 		p.Rows = append(p.Rows, views.EntityRow{
 			RowID: "entity-" + e.Type + "-" + e.ID, Name: e.Type + " " + e.ID, Href: link(integration, entityPath(e.Type, e.ID)),
@@ -48,6 +53,25 @@ func (d desk) history(c *web.Context) error {
 		})
 	}
 	return c.Render(http.StatusOK, views.History(p))
+}
+
+func (d desk) historyCSV(c *web.Context) error {
+	integration := c.Integration()
+	found, err := d.gate.SearchEntities(c.Ctx(), integration, strings.TrimSpace(c.QueryParam("q")), 500)
+	if err != nil {
+		return err
+	}
+	s, err := startCSV(c, "history-"+integration, c.T("history.entity"), c.T("history.id"), c.T("history.subject"), c.T("history.version"),
+		c.T("history.deleted"), c.T("history.updated"))
+	if err != nil {
+		return err
+	}
+	for _, e := range found {
+		if err := s.row(e.Type, e.ID, e.Subject, strconv.FormatInt(e.Version, 10), strconv.FormatBool(e.Deleted), s.time(e.UpdatedAt)); err != nil {
+			return err
+		}
+	}
+	return s.flush()
 }
 
 func (d desk) entity(c *web.Context) error {

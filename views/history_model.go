@@ -8,6 +8,7 @@ type HistoryPage struct {
 	Filter Filter
 	Rows   []EntityRow
 	Empty  Empty
+	Pager  Pager
 }
 
 // EntityRow is an entity in a list.

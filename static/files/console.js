@@ -244,3 +244,14 @@ document.addEventListener('htmx:after:swap', dress);
 dress();
 restoreCursor();
 setInterval(tick, 1000);
+
+// ---- desk: the undo of a release ----
+
+// When the time to undo is over, the button goes and "Releasing…" stays until
+// the server says what became of it.
+document.addEventListener('elapsed', (event) => {
+  const undo = event.target.closest('[data-undo]');
+  if (!undo) return;
+  for (const part of $$('[data-undo-wait]', undo)) part.hidden = true;
+  $('[data-undo-sent]', undo).hidden = false;
+});
