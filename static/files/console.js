@@ -11,6 +11,7 @@
 //   a[data-jump="q"]                      where g then q leads
 //   time[data-ago]                        counted on: "2 min ago"
 //   [data-until="RFC 3339"]               counted down; fires "elapsed" once at zero
+//   [data-undo]                           at "elapsed" inside it, data-undo-wait hides and data-undo-sent shows
 //   [data-stale-at="RFC 3339"]            from then on "no data" (data-stale-text replaces its text)
 //   input[type=checkbox][data-range]      Shift selects the rows in between
 //   input[data-check-all]                 checks every data-range box of its form
@@ -61,6 +62,13 @@ function countDown(element) {
   element.dispatchEvent(new CustomEvent('elapsed', { bubbles: true }));
 }
 
+document.addEventListener('elapsed', (event) => {
+  const undo = event.target.closest('[data-undo]');
+  if (!undo) return;
+  for (const part of $$('[data-undo-wait]', undo)) part.hidden = true;
+  for (const part of $$('[data-undo-sent]', undo)) part.hidden = false;
+});
+
 // ---- list cursor ----
 
 const place = 'cursor:' + location.pathname + location.search;
@@ -74,7 +82,8 @@ function setCursor(row, focus = true) {
   row.classList.add('cursor');
   cursorID = row.id;
   sessionStorage.setItem(place, cursorID);
-  if (focus) ($('a[href], button, summary', row) || row).focus({ preventScroll: true });
+  if (!focus) return;
+  ($('a[href], button, summary', row) || row).focus({ preventScroll: true });
   row.scrollIntoView({ block: 'nearest' });
 }
 
@@ -210,9 +219,9 @@ document.addEventListener('click', (event) => {
 document.addEventListener('change', (event) => {
   const { target } = event;
   if (target.matches('input[data-check-all]')) {
-    for (const box of $$('input[data-range]', target.form)) box.checked = target.checked;
+    for (const box of $$('input[data-range]', target.form || document)) box.checked = target.checked;
   }
-  countSelected(target.form);
+  for (const form of new Set([target.form, ...$$('input[data-range]').map((box) => box.form)])) countSelected(form);
   if (target.matches('select') && target.form?.matches('[data-autosubmit]')) target.form.requestSubmit();
 });
 

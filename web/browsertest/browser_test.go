@@ -43,12 +43,13 @@ type board struct {
 }
 
 const boardPage = `<h1>Board</h1>
+<p data-undo><span id="wait" data-undo-wait><span data-until="2025-10-26T01:13:02Z"></span></span><span id="sent" data-undo-sent hidden>sent</span></p>
 <div id="list" data-rows><p id="row-1" data-row><a href="/?row=1">old</a></p><p id="row-2" data-row><a href="/?row=2">two</a></p></div>
 <label for="search">Search</label><input id="search" data-search>
 <form method="post" action="/decide"><label for="note">Note</label><textarea id="note" name="note"></textarea>
 <button type="submit" name="verdict" value="release" data-key="r" data-focus="note">Release</button>
 <button type="submit" name="verdict" value="reject" data-key="x" data-focus="note">Reject</button></form>
-<form><input type="checkbox" data-range aria-label="1"><input type="checkbox" data-range aria-label="2">
+<form><input type="checkbox" data-check-all aria-label="all"><input type="checkbox" data-range aria-label="1"><input type="checkbox" data-range aria-label="2">
 <input type="checkbox" data-range aria-label="3"><span data-selected>0</span><button type="button" id="bulk" data-needs-selection>Go</button></form>`
 
 func newBoard(t *testing.T) *board {
@@ -190,4 +191,19 @@ func TestShiftSelectsARange(t *testing.T) {
 	if browsertest.Eval[bool](b, "document.querySelector('#bulk').disabled") {
 		t.Error("the bulk button stays disabled")
 	}
+	b.Click("input[aria-label=all]")
+	b.Click("input[aria-label=all]")
+	b.WaitText("[data-selected]", "0")
+	if !browsertest.Eval[bool](b, "document.querySelector('#bulk').disabled") {
+		t.Error("the bulk button is enabled although nothing is selected any more")
+	}
+}
+
+func TestCountdownShowsThatUndoIsOver(t *testing.T) {
+	board := newBoard(t)
+	board.User(t, web.Planner)
+	b := browsertest.Browser(t)
+	b.SignIn(board.serve(t), "planner", webtest.Password)
+	b.WaitText("#live", "Live, updated")
+	b.Wait("document.querySelector('#wait').hidden && !document.querySelector('#sent').hidden")
 }
