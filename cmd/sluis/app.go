@@ -221,7 +221,7 @@ func (a *app) routes(accounts *web.Accounts) []web.Route {
 	routes = append(routes, handlers.Profile{Accounts: accounts}.Routes()...)
 	routes = append(routes, handlers.Users{Accounts: accounts}.Routes()...)
 	routes = append(routes, handlers.Desk(handlers.DeskDeps{
-		Gate: a.gate, Snapshot: a.snapshots, Audit: audit.Reader{Pool: a.pool}, Log: a.log,
+		Gate: a.gate, Snapshot: a.snapshots, Audit: audit.Reader{Q: a.pool}, Log: a.log,
 	})...)
 	return append(routes, handlers.Recovery(handlers.RecoveryDeps{Gate: a.gate, Snapshots: a.snapshots, Log: a.log})...)
 }

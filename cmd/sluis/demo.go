@@ -31,6 +31,16 @@ type demoCommand struct {
 // again. It is written last: where it is missing, the demo was not finished.
 const demoFile = "demo.json"
 
+// addressFile says where a running demo listens, for scripts and tests.
+const addressFile = "addresses.json"
+
+// addresses is the content of addressFile.
+type addresses struct {
+	Console string `json:"console"`
+	Agents  string `json:"agents"`
+	Records string `json:"records"`
+}
+
 // demoState is the content of demoFile.
 type demoState struct {
 	Users    []demoUser        `json:"users"`
@@ -65,6 +75,10 @@ func (c *demoCommand) Run(ctx context.Context) (err error) {
 		return err
 	}
 	ready := func() {
+		at := addresses{listeners.consoleURL(), listeners.agentsURL(), w.recordsURL}
+		if err := dir.writeJSON(addressFile, at); err != nil {
+			log.Warn("other commands cannot find this demo", "err", err)
+		}
 		if c.JSON {
 			printReadyJSON(os.Stdout, listeners, state)
 			return

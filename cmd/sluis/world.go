@@ -15,7 +15,6 @@ import (
 
 	"sluis/gate"
 	"sluis/gate/sandbox"
-	"sluis/gate/sandbox/trace"
 	"sluis/gate/target"
 	"sluis/snapshots"
 )
