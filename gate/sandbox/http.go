@@ -73,11 +73,7 @@ func (s *System) change(op gate.Op) http.HandlerFunc {
 			writeProblem(w, err)
 			return
 		}
-		if c.Key != "" {
-			s.mu.Lock()
-			s.sends[c.Key]++
-			s.mu.Unlock()
-		}
+		s.countSend(c.Key)
 		hits := s.hit(string(op), c.Type, c.Key)
 		if err := s.before(hits); err != nil {
 			writeProblem(w, err)

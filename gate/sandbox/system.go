@@ -170,6 +170,15 @@ func (s *System) Sends() map[string]int {
 	return maps.Clone(s.sends)
 }
 
+// countSend counts an arrival under a key; past the bound new keys are not.
+func (s *System) countSend(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.sends[key]; key != "" && (known || len(s.sends) < maxKeys) {
+		s.sends[key]++
+	}
+}
+
 // DoubleApplied lists the keys that were applied more than once. A correct
 // caller keeps it empty.
 func (s *System) DoubleApplied() []string {

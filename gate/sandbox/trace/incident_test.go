@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,13 +21,17 @@ import (
 	"sluis/gate/target"
 )
 
-const traces = "../../../testdata/traces"
+const (
+	traces = "../../../testdata/traces"
+	board  = "2025-10-29"
+)
+
+var seeded = time.Date(2025, 10, 25, 20, 0, 0, 0, time.UTC)
 
 // fakeGate stands in for a gate: it forwards everything, and with enforce on
 // it drops a delivery whose event it has seen.
 type fakeGate struct {
 	enforce bool
-	clock   *gate.ManualClock
 	target  gate.Target
 	seen    map[gate.EventRef]bool
 	sent    []sent
@@ -66,8 +68,30 @@ func (g *fakeGate) submit(ctx context.Context, r gate.Request) (gate.Decision, e
 	return gate.Decision{Verdict: gate.Forward, State: gate.Committed, ExternalRef: out.Ref}, nil
 }
 
+// played is a trace that was played, and what the record system then held.
+type played struct {
+	*fakeGate
+	world  []gate.Entity
+	result trace.Result
+}
+
+// incident keeps the two ways of playing the incident, which takes a second
+// each, for all tests.
+var incident struct{ off, enforce played }
+
+func off(t *testing.T) played     { return once(t, &incident.off, false) }
+func enforce(t *testing.T) played { return once(t, &incident.enforce, true) }
+
+func once(t *testing.T, p *played, enforce bool) played {
+	t.Helper()
+	if p.fakeGate == nil {
+		*p = play(t, trace.CareIncident(), enforce)
+	}
+	return *p
+}
+
 // play plays a trace against a fresh sandbox.
-func play(t *testing.T, tr *trace.Trace, enforce bool) (*fakeGate, *sandbox.System, trace.Result) {
+func play(t *testing.T, tr *trace.Trace, enforce bool) played {
 	t.Helper()
 	clock := gate.NewManualClock(tr.Meta.From)
 	sys, err := sandbox.Open(t.TempDir(), sandbox.Options{Clock: clock.Now})
@@ -83,7 +107,7 @@ func play(t *testing.T, tr *trace.Trace, enforce bool) (*fakeGate, *sandbox.Syst
 	if err := sys.Seed(tr.Seed()); err != nil {
 		t.Fatal(err)
 	}
-	g := &fakeGate{enforce: enforce, clock: clock, target: tgt, seen: map[gate.EventRef]bool{}}
+	g := &fakeGate{enforce: enforce, target: tgt, seen: map[gate.EventRef]bool{}}
 	result, err := trace.Play(t.Context(), tr, trace.Player{
 		Deliver: g.deliver, Submit: g.submit, Target: tgt, Clock: clock,
 		Edit:     trace.EditOver(srv.URL, "", tgt),
@@ -102,7 +126,7 @@ func play(t *testing.T, tr *trace.Trace, enforce bool) (*fakeGate, *sandbox.Syst
 	if d := sys.DoubleApplied(); len(d) > 0 {
 		t.Errorf("double applied: %v", d)
 	}
-	return g, sys, result
+	return played{g, sys.Snapshot(), result}
 }
 
 // pairs are the indices of equal mutations.
@@ -121,14 +145,13 @@ func (g *fakeGate) pairs() (out [][]int) {
 }
 
 func TestOffDoublesTheBoard(t *testing.T) {
-	tr := trace.CareIncident()
-	g, sys, result := play(t, tr, false)
+	g := off(t)
 	want := trace.Figures{Visits: 624, MaxBeforeNoon: 12, Nurse: "Greet Hoekstra"}
-	if got := trace.Board(sys.Snapshot(), tr.Meta.Board); got != want {
+	if got := trace.Board(g.world, board); got != want {
 		t.Errorf("board %+v, want %+v", got, want)
 	}
-	if result.HandedOn != result.Deliveries || result.Decisions["forward"] != result.Sends {
-		t.Errorf("result %+v", result)
+	if r := g.result; r.HandedOn != r.Deliveries || r.Decisions["forward"] != r.Sends {
+		t.Errorf("result %+v", r)
 	}
 	touched := map[string]int{}
 	for _, s := range g.sent {
@@ -164,8 +187,7 @@ func count(b bool) int {
 
 // A planner's own edit must not be on the copy that a rollback takes away.
 func TestEditsAreOnCopiesThatStay(t *testing.T) {
-	tr := trace.CareIncident()
-	g, sys, _ := play(t, tr, false)
+	g := off(t)
 	copyOf, byAgent := map[string][2]string{}, map[string]bool{}
 	for _, p := range g.pairs() {
 		pair := [2]string{g.sent[p[0]].ref, g.sent[p[1]].ref}
@@ -175,8 +197,8 @@ func TestEditsAreOnCopiesThatStay(t *testing.T) {
 		byAgent[s.ref] = byAgent[s.ref] || s.Mutation.Op == gate.OpUpdate
 	}
 	edits := 0
-	for _, e := range sys.Snapshot() {
-		if strings.HasPrefix(e.UpdatedBy, "agent/") || e.UpdatedAt.Before(tr.Meta.From) {
+	for _, e := range g.world {
+		if strings.HasPrefix(e.UpdatedBy, "agent/") || e.UpdatedAt.Before(seeded) {
 			continue
 		}
 		edits++
@@ -191,17 +213,16 @@ func TestEditsAreOnCopiesThatStay(t *testing.T) {
 }
 
 func TestEnforceKeepsTheBoard(t *testing.T) {
-	tr := trace.CareIncident()
-	g, sys, result := play(t, tr, true)
-	got := trace.Board(sys.Snapshot(), tr.Meta.Board)
+	g := enforce(t)
+	got := trace.Board(g.world, board)
 	if got.Visits != 312 || got.MaxBeforeNoon != 8 {
 		t.Errorf("board %+v, want 312 visits and 8 before noon", got)
 	}
 	if p := g.pairs(); len(p) != 0 {
 		t.Errorf("%d legitimate mutations are equal: %+v", len(p), g.sent[p[0][0]].Mutation)
 	}
-	if u := result.Unmet(); len(u) > 0 || result.HandedOn != result.Deliveries-1 {
-		t.Errorf("unmet %+v; %d of %d handed on", u, result.HandedOn, result.Deliveries)
+	if u, r := g.result.Unmet(), g.result; len(u) > 0 || r.HandedOn != r.Deliveries-1 {
+		t.Errorf("unmet %+v; %d of %d handed on", u, r.HandedOn, r.Deliveries)
 	}
 	nurses := map[string]int{}
 	for _, s := range g.sent[:312] {
@@ -210,7 +231,7 @@ func TestEnforceKeepsTheBoard(t *testing.T) {
 			t.Fatal(err)
 		}
 		nurses[v.Nurse]++
-		if last := s.Effect == "visit/R-24/13"; s.Last != last || v.Day != tr.Meta.Board {
+		if last := s.Effect == "visit/R-24/13"; s.Last != last || v.Day != board {
 			t.Errorf("effect %s: last %v, day %s", s.Effect, s.Last, v.Day)
 		}
 	}
@@ -225,9 +246,8 @@ func TestEnforceKeepsTheBoard(t *testing.T) {
 }
 
 func TestMondayHasEighteenEvents(t *testing.T) {
-	_, _, result := play(t, trace.CareIncident(), true)
 	events, intakes, ids := 0, 0, map[string]bool{}
-	for _, o := range result.Events {
+	for _, o := range enforce(t).result.Events {
 		if ids[o.EventID] {
 			t.Errorf("event id %s comes twice", o.EventID)
 		}
@@ -275,21 +295,20 @@ func TestTheRepeatIsByteIdentical(t *testing.T) {
 }
 
 func TestPlayingIsDeterministic(t *testing.T) {
-	g1, a, r1 := play(t, trace.CareIncident(), false)
-	g2, b, r2 := play(t, trace.CareIncident(), false)
-	if diff := cmp.Diff(r1, r2); diff != "" {
+	first, again := off(t), play(t, trace.CareIncident(), false)
+	if diff := cmp.Diff(first.result, again.result); diff != "" {
 		t.Errorf("results differ:\n%s", diff)
 	}
-	if diff := cmp.Diff(a.Snapshot(), b.Snapshot()); diff != "" {
+	if diff := cmp.Diff(first.world, again.world); diff != "" {
 		t.Errorf("record systems differ:\n%s", diff)
 	}
-	if len(g1.ticks) != 327 || !g1.ticks[0].Equal(trace.CareIncident().Meta.From) || len(g2.ticks) != len(g1.ticks) {
-		t.Errorf("%d ticks from %s", len(g1.ticks), g1.ticks[0])
+	if n := len(first.ticks); n != 327 || !first.ticks[0].Equal(seeded) || len(again.ticks) != n {
+		t.Errorf("%d ticks from %s", n, first.ticks[0])
 	}
 }
 
 func TestClockTroubleIsPlayed(t *testing.T) {
-	g, _, result := play(t, trace.ClockTrouble(), true)
+	g := play(t, trace.ClockTrouble(), true)
 	if diff := cmp.Diff([]time.Duration{time.Hour, -2 * time.Hour, time.Hour}, g.walls); diff != "" {
 		t.Errorf("wall steps (-want +got):\n%s", diff)
 	}
@@ -299,7 +318,7 @@ func TestClockTroubleIsPlayed(t *testing.T) {
 		gate.ReasonLeapSecond: 1, gate.ReasonUnsupportedTimestamp: 3,
 	}
 	got := map[gate.Reason]int{}
-	for _, o := range result.Unmet() {
+	for _, o := range g.result.Unmet() {
 		got[o.Expected.Reason]++
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -332,63 +351,5 @@ func TestClockTroubleExpectations(t *testing.T) {
 		if *s.Expect != want {
 			t.Errorf("line %d (%q): expects %+v, want %+v", s.Line, ref.OccurredAt, *s.Expect, want)
 		}
-	}
-}
-
-func TestCommittedTracesAreWhatTheGeneratorMakes(t *testing.T) {
-	if err := trace.CheckAll(traces); err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := trace.WriteAll(dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := trace.CheckAll(dir); err != nil {
-		t.Error(err)
-	}
-	raw, err := os.ReadFile(filepath.Join(dir, "care-clock.jsonl.zst"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "care-incident.jsonl.zst"), raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := trace.CheckAll(dir); err == nil {
-		t.Error("another trace passes for the incident")
-	}
-	if tr, err := trace.Open(filepath.Join(traces, "care-incident.jsonl.zst")); err != nil || len(tr.Seed()) != 88+1495 {
-		t.Errorf("the committed incident: %v", err)
-	}
-}
-
-func TestReadRefuses(t *testing.T) {
-	const meta = `{"step":"meta","at":"2025-10-26T00:00:00Z","meta":{"name":"n","integration":"care","zone":"UTC","from":"2025-10-26T00:00:00Z","to":"2025-10-27T00:00:00Z"}}` + "\n"
-	const note = `{"step":"note","at":"2025-10-26T01:00:00Z","note":"n"}` + "\n"
-	for name, tc := range map[string]struct{ in, want string }{
-		"nothing":         {"", "empty"},
-		"no meta":         {note, "line 1: the first step"},
-		"meta twice":      {meta + meta, "line 2: the first step"},
-		"not JSON":        {meta + "{\n", "line 2: unexpected EOF"},
-		"unknown field":   {meta + `{"step":"note","at":"2025-10-26T01:00:00Z","note":"n","x":1}`, `line 2: json: unknown field "x"`},
-		"unknown step":    {meta + `{"step":"dance","at":"2025-10-26T01:00:00Z"}`, `line 2: step "dance"`},
-		"lacks its field": {meta + `{"step":"deliver","at":"2025-10-26T01:00:00Z"}`, `line 2: step "deliver"`},
-		"two on a line":   {meta + `{"step":"note","at":"2025-10-26T01:00:00Z","note":"n"} {}`, "line 2: more than one"},
-		"backwards":       {meta + note + note[:len(note)-1] + "\n" + strings.Replace(note, "01:00", "00:30", 1), "line 4: at 2025-10-26T00:30:00Z is before"},
-		"outside":         {meta + strings.Replace(note, "-26T", "-28T", 1), "line 2: at is outside"},
-		"with an offset":  {meta + strings.Replace(note, "00Z", "00+01:00", 1), "line 2: at is not a time in UTC"},
-		"endless line":    {meta + `{"step":"note","note":"` + strings.Repeat("x", 17<<20), "line 2: bufio.Scanner: token too long"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := trace.Read(strings.NewReader(tc.in))
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v, want %q", err, tc.want)
-			}
-		})
-	}
-	if tr, err := trace.Read(strings.NewReader(meta + note)); err != nil || len(tr.Steps) != 1 || tr.Steps[0].Line != 2 {
-		t.Errorf("a good one: %+v, %v", tr, err)
-	}
-	if _, err := trace.Open("trace_test.go"); err == nil || !strings.Contains(err.Error(), "trace_test.go") {
-		t.Errorf("a file that is not compressed: %v", err)
 	}
 }
