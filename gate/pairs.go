@@ -113,14 +113,14 @@ func pairArgs(f PairFilter) pgx.NamedArgs {
 }
 
 // Pairs lists hash pairs, newest first, with both copies and how often each
-// was touched since.
+// was touched since. It is read as Items are.
 func (g *Gate) Pairs(ctx context.Context, f PairFilter) ([]Pair, error) {
 	rows, err := collect(ctx, g.pool, "list hash pairs", scanPair, pairSelect+` where p.id in (
 		select l.id from unnest(@states::text[]) s(state)
 		cross join lateral (
 			select p.id from hash_pairs p
-			where p.integration = @integration and p.state = s.state`+pairsWhere(f)+`
-			order by p.id desc limit @limit::bigint
+			where p.integration = @integration and p.state between s.state and s.state`+pairsWhere(f)+`
+			order by p.state desc, p.id desc limit @limit::bigint
 		) l order by l.id desc limit @limit::bigint)
 		order by p.id desc`, pairArgs(f))
 	if err != nil {

@@ -161,7 +161,9 @@ func itemArgs(f ItemFilter) pgx.NamedArgs {
 }
 
 // Items lists quarantine items, newest first. Each state is read from its
-// index, so that the cost is that of a page and not of the history.
+// index, so that the cost is that of a page and not of the history: the range
+// of one value makes the order by state and id one that only that index has
+// (with an equality Postgres walks the primary key back through all states).
 func (g *Gate) Items(ctx context.Context, f ItemFilter) ([]Item, error) {
 	if !storable(f.Search, string(f.Reason)) {
 		return nil, nil
@@ -170,8 +172,8 @@ func (g *Gate) Items(ctx context.Context, f ItemFilter) ([]Item, error) {
 		select p.id from unnest(@states::text[]) s(state)
 		cross join lateral (
 			select q.id from quarantine_items q
-			where q.integration = @integration and q.state = s.state` + itemsWhere(f) + `
-			order by q.id desc limit @limit
+			where q.integration = @integration and q.state between s.state and s.state` + itemsWhere(f) + `
+			order by q.state desc, q.id desc limit @limit
 		) p order by p.id desc limit @limit`
 	if f.Search != "" {
 		page = `

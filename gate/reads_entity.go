@@ -11,7 +11,7 @@ import (
 // ascending and whatever was decided: those that named it, and the create that
 // the target answered with its id. At most 10,000, 0 means 50.
 func (g *Gate) EntityMutations(ctx context.Context, integration, typ, id string, afterSeq int64, limit int) ([]MutationRecord, error) {
-	if !storable(typ, id) {
+	if id == "" || !storable(typ, id) {
 		return nil, nil
 	}
 	return mutations(ctx, g.pool, "list an entity's mutations", `
