@@ -3,6 +3,7 @@ package snapshots
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -102,7 +103,10 @@ func TestPositionNamesMutationsThatWereNotVisible(t *testing.T) {
 // awaitPoll returns once some session has asked which writers still run.
 func (f *sealing) awaitPoll() {
 	f.t.Helper()
-	for {
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if time.Now().After(deadline) {
+			f.t.Fatal("nobody waits for the writer")
+		}
 		var n int
 		err := f.db.QueryRow(context.Background(), `
 			select count(*) from pg_stat_activity
