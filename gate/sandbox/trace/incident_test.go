@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	traces = "../../../testdata/traces"
+	traces = "testdata"
 	board  = "2025-10-29"
 )
 

@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	dir := flag.String("dir", "testdata/traces", "where the traces are")
+	dir := flag.String("dir", "gate/sandbox/trace/testdata", "where the traces are")
 	write := flag.Bool("write", false, "write them")
 	check := flag.Bool("check", false, "fail when a committed one differs")
 	flag.Parse()
