@@ -33,7 +33,7 @@ check:
 	@sh .ci/check
 
 bench: tools-run
-	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./bench/... 
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./cmd/sluis
 
 generate:
 	$(GO) tool templ generate

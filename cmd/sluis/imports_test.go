@@ -30,7 +30,6 @@ var mayImport = map[string][]string{
 	"gate/sandbox":       {"gate", "gate/sandbox"},
 	"migrations":         {"migrations"},
 	"static":             {},
-	"bench":              {"gate", "snapshots", "handlers", "web", "views", "migrations"},
 	"gate/gatetest":      {"gate", "migrations/testdb"},
 	"web/webtest":        {"web", "views"},
 	"web/browsertest":    {"web", "static"},
@@ -39,7 +38,7 @@ var mayImport = map[string][]string{
 
 // onlyIn says which folders may import a library.
 var onlyIn = map[string][]string{
-	"github.com/jackc/pgx":       {"gate", "snapshots", "web", "migrations", "cmd", "bench"},
+	"github.com/jackc/pgx":       {"gate", "snapshots", "web", "migrations", "cmd"},
 	"github.com/labstack/echo":   {"web", "handlers"},
 	"github.com/aws/aws-sdk-go":  {"snapshots"},
 	"github.com/versity":         {"snapshots/s3server"},
