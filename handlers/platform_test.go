@@ -98,6 +98,19 @@ func TestSignInIsLimited(t *testing.T) {
 	}
 }
 
+func TestSignInIsLimitedByTheRealAddress(t *testing.T) {
+	console := webtest.New(t, testdb.Pool(t), platformRoutes, nil)
+	console.User(t, web.Viewer)
+	client := console.Anonymous(t)
+	for i := range 30 {
+		header := http.Header{"X-Forwarded-For": {"203.0.113." + strconv.Itoa(i)}, "X-Real-Ip": {"203.0.113." + strconv.Itoa(i)}}
+		client.Do(http.MethodPost, "/signin", signIn("nobody"+strconv.Itoa(i), "x", "/"), header)
+	}
+	if got := client.Post("/signin", signIn("viewer", webtest.Password, "/")); got.Status != http.StatusTooManyRequests {
+		t.Errorf("a forged header hides the address: %d", got.Status)
+	}
+}
+
 func TestProfile(t *testing.T) {
 	console := webtest.New(t, testdb.Pool(t), platformRoutes, nil)
 	client := console.As(t, web.Viewer)

@@ -88,8 +88,12 @@ func TestErrorsBecomePages(t *testing.T) {
 		"late":   {http.StatusGatewayTimeout, "This took too long."},
 		"none":   {http.StatusNotFound, "There is nothing at this address."},
 	} {
-		for _, header := range []http.Header{nil, {"HX-Request": {"true"}}} {
-			got := client.Do("GET", "/fail/"+how, nil, http.Header{"Hx-Request": header["HX-Request"]})
+		for _, htmx := range []bool{false, true} {
+			header := http.Header{}
+			if htmx {
+				header.Set("HX-Request", "true")
+			}
+			got := client.Do("GET", "/fail/"+how, nil, header)
 			if got.Status != want.status || !strings.HasPrefix(got.Text(".error-text"), want.text) {
 				t.Errorf("%s: %d %q", how, got.Status, got.Text(".error-text"))
 			}
@@ -99,8 +103,8 @@ func TestErrorsBecomePages(t *testing.T) {
 			if id := got.Header.Get("X-Request-Id"); id == "" || !strings.Contains(got.Body, id) {
 				t.Errorf("%s: the page lacks the request id %q", how, id)
 			}
-			if whole := got.Doc.Find("header.top").Length() == 1; whole == (header != nil) {
-				t.Errorf("%s: whole page %t for htmx %t", how, whole, header != nil)
+			if whole := got.Doc.Find("header.top").Length() == 1; whole == htmx {
+				t.Errorf("%s: whole page %t for htmx %t", how, whole, htmx)
 			}
 		}
 	}

@@ -57,10 +57,22 @@ func NewOperators(config Config, routes []Route) (*Server, error) {
 func newServer(config Config) *Server {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
+	e.IPExtractor = addressOf(config.Secure)
 	e.Use(withRequestID)
 	s := &Server{config: config, echo: e, cross: http.NewCrossOriginProtection(), closing: make(chan struct{})}
 	e.Use(s.recovered)
 	return s
+}
+
+// addressOf says where a request comes from: the connection's other end, or
+// with a proxy in front what a proxy on a private address has seen. A header
+// that the client sends itself never counts, else the limit on sign-in would
+// count nothing.
+func addressOf(proxied bool) echo.IPExtractor {
+	if proxied {
+		return echo.ExtractIPFromXFFHeader()
+	}
+	return echo.ExtractIPDirect()
 }
 
 // cookieName follows RFC 6265bis, section 4.1.3: the prefix makes browsers

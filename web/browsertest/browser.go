@@ -129,7 +129,9 @@ type B struct {
 }
 
 // Browser opens a tab for the test. At the end of the test the page is left,
-// so that its event streams close, and its console is judged.
+// so that its event streams close, and its console is judged. Start the server
+// first: what a test starts last is stopped first, and a page whose server is
+// gone complains.
 func Browser(t testing.TB) *B {
 	t.Helper()
 	browser, err := start()

@@ -118,8 +118,9 @@ func (b *board) serve(t *testing.T) string {
 func TestLivePageUnderTheContentPolicy(t *testing.T) {
 	board := newBoard(t)
 	board.User(t, web.Planner)
+	base := board.serve(t)
 	b := browsertest.Browser(t)
-	b.SignIn(board.serve(t), "planner", webtest.Password)
+	b.SignIn(base, "planner", webtest.Password)
 
 	b.WaitText("#live", "Live, updated 02:13:00 +01:00")
 	b.Type("#note", "half a sentence")
@@ -138,8 +139,9 @@ func TestLivePageUnderTheContentPolicy(t *testing.T) {
 func TestStreamEndsAtSignOutElsewhere(t *testing.T) {
 	board := newBoard(t)
 	user := board.User(t, web.Planner)
+	base := board.serve(t)
 	b := browsertest.Browser(t)
-	b.SignIn(board.serve(t), "planner", webtest.Password)
+	b.SignIn(base, "planner", webtest.Password)
 	b.WaitText("#live", "Live, updated")
 	if err := board.Sessions.Revoke(t.Context(), board.DB, user.ID); err != nil {
 		t.Fatal(err)
@@ -151,8 +153,9 @@ func TestStreamEndsAtSignOutElsewhere(t *testing.T) {
 func TestSingleKeysNeverSend(t *testing.T) {
 	board := newBoard(t)
 	board.User(t, web.Planner)
+	base := board.serve(t)
 	b := browsertest.Browser(t)
-	b.SignIn(board.serve(t), "planner", webtest.Password)
+	b.SignIn(base, "planner", webtest.Password)
 	b.WaitText("#live", "Live, updated")
 
 	b.Key("j")
@@ -179,8 +182,9 @@ func TestSingleKeysNeverSend(t *testing.T) {
 func TestShiftSelectsARange(t *testing.T) {
 	board := newBoard(t)
 	board.User(t, web.Planner)
+	base := board.serve(t)
 	b := browsertest.Browser(t)
-	b.SignIn(board.serve(t), "planner", webtest.Password)
+	b.SignIn(base, "planner", webtest.Password)
 	b.WaitText("#live", "Live, updated")
 	if !browsertest.Eval[bool](b, "document.querySelector('#bulk').disabled") {
 		t.Error("the bulk button is enabled while nothing is selected")
@@ -202,8 +206,9 @@ func TestShiftSelectsARange(t *testing.T) {
 func TestCountdownShowsThatUndoIsOver(t *testing.T) {
 	board := newBoard(t)
 	board.User(t, web.Planner)
+	base := board.serve(t)
 	b := browsertest.Browser(t)
-	b.SignIn(board.serve(t), "planner", webtest.Password)
+	b.SignIn(base, "planner", webtest.Password)
 	b.WaitText("#live", "Live, updated")
 	b.Wait("document.querySelector('#wait').hidden && !document.querySelector('#sent').hidden")
 }
