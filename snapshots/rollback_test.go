@@ -20,6 +20,7 @@ import (
 	"sluis/gate"
 	"sluis/gate/gatetest"
 	"sluis/gate/sandbox"
+	"sluis/snapshots/s3server/s3test"
 )
 
 // plainWorlds seals by copying the projection, without a store.
@@ -542,4 +543,77 @@ func TestPlanFailsInWords(t *testing.T) {
 	if rb = u.get(rb.ID); rb.State != RollbackFailed || !strings.Contains(rb.Error, "read the live state") {
 		t.Errorf("rollback is %s (%q), want failed with what it could not do", rb.State, rb.Error)
 	}
+}
+
+// TestPlanOfWhatIsUndoneMeanwhile: two plans for the same suspects; the second
+// dry run comes after the first was applied.
+func TestPlanOfWhatIsUndoneMeanwhile(t *testing.T) {
+	u := newUndoing(t)
+	snap := u.repeat()
+	first := u.planned(snap)
+	p, err := u.Propose(t.Context(), "care", snap.Seq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := u.CreatePlan(t.Context(), bram, PlanRequest{Integration: "care", SnapshotSeq: snap.Seq, Mutations: p.Suspects})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.run(u.approved(first).ID)
+	if err := u.RunPlan(t.Context(), second.ID); err != nil {
+		t.Fatal(err)
+	}
+	if second = u.get(second.ID); second.State != RollbackFailed || !strings.Contains(second.Error, "not in effect") {
+		t.Errorf("the second plan is %s (%q), want failed: nothing is left", second.State, second.Error)
+	}
+}
+
+// TestServiceRollsBack is the whole path over sealed snapshots in a real store.
+func TestServiceRollsBack(t *testing.T) {
+	w := gatetest.New(t, gate.ModeOff)
+	keys, _, err := GenerateKeys("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{
+		Pool: w.Pool, Gate: w.Gate, Store: s3test.Store(t), Keys: keys, Clock: w.Clock, RealNow: time.Now, Retention: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	const visits = 40
+	for i := range visits {
+		w.Submit(w.Visit("E-1", fmt.Sprintf("e%02d", i), "r1"))
+	}
+	if _, err := s.Take(ctx, gate.Job("snapshot"), "care"); err != nil {
+		t.Fatal(err)
+	}
+	expected := w.System.Snapshot()
+	w.Clock.Advance(15 * time.Minute)
+	for i := range visits {
+		w.Submit(w.Visit("E-1", fmt.Sprintf("e%02d", i), "r2"))
+	}
+	if _, err := s.Take(ctx, gate.Job("snapshot"), "care"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Gate.ScanPairs(ctx, gate.Job("scan"), "care"); err != nil {
+		t.Fatal(err)
+	}
+	good, reason, err := s.LastGood(ctx, "care")
+	if err != nil || good.Seq != 1 || reason.ID == 0 {
+		t.Fatalf("last good snapshot = %d for P-%d, %v; want the first", good.Seq, reason.ID, err)
+	}
+	u := &undoing{World: w, rollbacks: s.rollbacks}
+	rb := u.planned(good)
+	if rb.Summary.Compensations != visits || rb.Summary.Checked != 2*visits || rb.Summary.Outside != 0 {
+		t.Errorf("summary = %+v", rb.Summary)
+	}
+	if rb = u.run(u.approved(rb).ID); rb.State != RollbackApplied || rb.ReadBack.Differ != 0 {
+		t.Fatalf("rollback is %s (%s), read back %+v", rb.State, rb.Error, rb.ReadBack)
+	}
+	wantEqual(t, "the record system", expected, w.System.Snapshot())
+	wantEqual(t, "mutations of the event that are rolled back", visits,
+		u.query(`select count(*) from reservations where state = 'rolled_back'`))
+	w.CheckInvariants()
 }
