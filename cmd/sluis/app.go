@@ -86,10 +86,12 @@ func (a *app) jobs() (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	a.gate.Workers(workers)
 	a.snapshots.Workers(workers)
+	river.AddWorker(workers, &purgeWorker{sessions: a.sessions(), log: a.log})
+	periodic := append(a.gate.PeriodicJobs(), a.snapshots.PeriodicJobs()...)
 	client, err := river.NewClient(riverpgxv5.New(a.pool), &river.Config{
 		Queues:               map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 8}},
 		Workers:              workers,
-		PeriodicJobs:         append(a.gate.PeriodicJobs(), a.snapshots.PeriodicJobs()...),
+		PeriodicJobs:         append(periodic, purgePeriod()),
 		RescueStuckJobsAfter: rescueAfter,
 		JobTimeout:           -1, // a rollback takes as long as it takes; each step has its own bound
 		Logger:               a.log,
@@ -188,7 +190,7 @@ func (a *app) servers(hub *web.Hub) (operators, agents *web.Server, err error) {
 	accounts := a.accounts()
 	config := web.Config{
 		Log: a.log, Now: a.clock.Now, Ready: a.pool.Ping, Hub: hub,
-		Sessions: web.NewSessions(a.pool, a.clock.Now, false),
+		Sessions: a.sessions(),
 		Integrations: func(ctx context.Context) ([]string, error) {
 			list, err := a.gate.Integrations(ctx)
 			ids := make([]string, len(list))
@@ -225,6 +227,9 @@ func (a *app) routes(accounts *web.Accounts) []web.Route {
 	})...)
 	return append(routes, handlers.Recovery(handlers.RecoveryDeps{Gate: a.gate, Snapshots: a.snapshots, Log: a.log})...)
 }
+
+// sessions keeps who is signed in.
+func (a *app) sessions() *web.Sessions { return web.NewSessions(a.pool, a.clock.Now, false) }
 
 // accounts changes users with their audit records.
 func (a *app) accounts() *web.Accounts {

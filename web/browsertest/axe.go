@@ -24,9 +24,9 @@ var axeScript = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	script, err := os.ReadFile(filepath.Join(dir, "node_modules", "axe-core", "axe.min.js"))
+	script, err := os.ReadFile(filepath.Join(dir, "web", "browsertest", "node_modules", "axe-core", "axe.min.js"))
 	if err != nil {
-		return "", fmt.Errorf("axe-core is missing, run npm ci: %w", err)
+		return "", fmt.Errorf("axe-core is missing, run make test, which installs it: %w", err)
 	}
 	return string(script), nil
 })
