@@ -122,14 +122,12 @@ func (r *bucketReader) list(ctx context.Context, folder string) error {
 		if err != nil {
 			return fmt.Errorf("list the bucket: %w", err)
 		}
-		before, seen := r.sealed[o.Key]
+		_, above := r.sealed[o.Key]
 		switch {
-		case o.DeleteMarker && !seen:
+		case !o.DeleteMarker:
+			r.sealed[o.Key] = sealedObject{o.VersionID, above}
+		case !above:
 			r.sealed[o.Key] = sealedObject{covered: true}
-		case o.DeleteMarker:
-			r.sealed[o.Key] = sealedObject{before.version, true}
-		default:
-			r.sealed[o.Key] = sealedObject{o.VersionID, seen}
 		}
 	}
 	for key, o := range r.sealed {

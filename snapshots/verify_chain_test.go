@@ -134,3 +134,38 @@ func TestForeignManifestIsRefused(t *testing.T) {
 		t.Errorf("%+v, %v", sig, err)
 	}
 }
+
+// Also what our own key signed is adopted only where it follows the head.
+func TestNextManifestHasToFollow(t *testing.T) {
+	keys, _, err := GenerateKeys("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Service{keys: keys}
+	head := snapshotRow{Snapshot: Snapshot{Integration: "care", Seq: 4, ManifestHash: hashOf([]byte("head")), LastMutation: 30}}
+	good := testManifest()
+	good.Seq, good.Prev, good.Body.Key = 5, head.ManifestHash, bodyKey("care", good.Body.ContentHash)
+	for name, c := range map[string]struct {
+		change func(*Manifest)
+		want   ProblemKind
+	}{
+		"follows":             {func(*Manifest) {}, ""},
+		"another head":        {func(m *Manifest) { m.Prev = hashOf([]byte("fork")) }, ProblemChain},
+		"another place":       {func(m *Manifest) { m.Seq = 6 }, ProblemChain},
+		"another integration": {func(m *Manifest) { m.Integration = "terminal" }, ProblemChain},
+		"an older position":   {func(m *Manifest) { m.Mutations.Last = 29 }, ProblemChain},
+		"another body's key":  {func(m *Manifest) { m.Body.Key = "care/body-x" }, ProblemChain},
+	} {
+		m := good
+		c.change(&m)
+		raw, err := m.seal(keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.nextManifest(head, raw)
+		var broken *BrokenError
+		if errors.As(err, &broken); (c.want == "") != (err == nil) || (err != nil && broken.Kind != c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
