@@ -8,8 +8,8 @@
 //	func TestMain(m *testing.M) { os.Exit(browsertest.Wrap(m).Run()) }
 //
 // Without Chromium a test is skipped, and fails when the environment says
-// CI=true. So does an accessibility check without axe-core, which `npm ci` at
-// the root of the repository installs.
+// CI=true. So does an accessibility check without axe-core, which `npm ci` in
+// this folder installs.
 package browsertest
 
 import (
