@@ -40,4 +40,36 @@
 // the store no longer holds what was sealed, the signal says broken and a
 // person has to look; snapshots go on, since the head is known from the table.
 // Only a manifest in the next one's place that is not ours stops them.
+//
+// # Rollbacks
+//
+// Nouns. The suspects are committed mutations that should not have been. Base
+// is the snapshot with everything committed since: what we believe. Expected is
+// the same without the suspects: what should be. Live is what the target has.
+// A plan compares the three, entity by entity and field by field. Its rows are
+// compensations (live is base: undo it), decisions (somebody changed it since:
+// kept unless a person says restore), changes outside the gate (shown, kept)
+// and residue (cannot be undone, in words).
+//
+// States, in rollback_state.go: planning, then ready (or failed), then approved
+// by a person (or expired, or cancelled), then applying, stopped where a row
+// was refused, and applied.
+//
+// Guaranteed:
+//
+//   - An approval is bound to a hash over the plan's meaning and counts once. It
+//     is refused where a row has moved since the dry run, with the row's name.
+//   - What was approved is what is sent, under the version that was seen, at most
+//     once, by the gate's own path, also after a kill at any point.
+//   - A row that says applied has closed the keys of what it undid, in the same
+//     transaction: a redelivery is held. So has an applied rollback for suspects
+//     of which nothing was left. What was kept, skipped or is residue keeps its key.
+//   - Nothing else is touched: neither later legitimate changes, nor hand edits.
+//
+// Not guaranteed: that the target is idle meanwhile (a row that moves after the
+// approval is refused and stops the rollback).
+//
+// After a crash an operator sees the rollback in planning or applying, and
+// within 15 seconds another process goes on with it; a row that says sending is
+// asked of the gate again, which looks it up and never sends it twice.
 package snapshots

@@ -10,10 +10,10 @@ import (
 
 // planInput is what a plan is made from, apart from the live state.
 type planInput struct {
-	LastMutation int64                  // of the snapshot
-	World        baseWorld              // the snapshot's state
-	Log          []*gate.MutationRecord // committed after the snapshot
-	Suspects     []*gate.MutationRecord
+	Position Position               // of the snapshot: what is inside
+	World    baseWorld              // the snapshot's state
+	Log      []*gate.MutationRecord // committed, and not inside
+	Suspects []*gate.MutationRecord
 	// Between lists, for suspects older than the snapshot, what came after
 	// them on the same entity up to the snapshot and is not suspected.
 	Between map[entityKey][]int64
@@ -54,7 +54,7 @@ func newPlanner(in planInput) *planner {
 		p.suspected[m.ID] = true
 	}
 	for _, m := range in.Suspects {
-		if m.ID <= in.LastMutation {
+		if in.Position.Contains(m.ID) {
 			s := p.story(keyOf(m))
 			s.before = append(s.before, m)
 			s.kept = in.Between[s.key]

@@ -45,7 +45,7 @@ func brief(r Row) string {
 	return fmt.Sprintf("%s %s %s %s if %d %s undoes %v", r.Kind, r.Op, r.EntityID, r.Body, r.LiveVersion, r.Choice, r.Undoes)
 }
 
-func runPlan(t *testing.T, in planInput, live ...gate.Entity) plan {
+func runPlan(t testing.TB, in planInput, live ...gate.Entity) plan {
 	t.Helper()
 	pl := newPlanner(in)
 	for _, e := range live {
@@ -64,7 +64,7 @@ func runPlan(t *testing.T, in planInput, live ...gate.Entity) plan {
 func TestPlanRules(t *testing.T) {
 	start := memoryWorld{visit("A"): {State: json.RawMessage(`{"nurse":"n1","start":"08:00"}`), Subject: "client A"}}
 	in := func(suspects []int64, log ...*gate.MutationRecord) planInput {
-		in := planInput{LastMutation: 10, World: start}
+		in := planInput{Position: Position{Last: 10}, World: start}
 		for _, m := range log {
 			if slices.Contains(suspects, m.ID) {
 				in.Suspects = append(in.Suspects, m)
@@ -178,7 +178,7 @@ func TestPlanFlagsContamination(t *testing.T) {
 	own := mut(14, gate.OpUpdate, "B", `{"x":1}`)
 	own.RollbackID = 3
 	in := planInput{
-		LastMutation: 10, World: memoryWorld{visit("A"): {State: json.RawMessage(`{}`)}},
+		Position: Position{Last: 10}, World: memoryWorld{visit("A"): {State: json.RawMessage(`{}`)}},
 		Log:      []*gate.MutationRecord{earlier, suspect, drafted, own, mut(15, gate.OpUpdate, "B", `{"y":1}`)},
 		Suspects: []*gate.MutationRecord{suspect},
 	}
@@ -199,7 +199,7 @@ func TestPlanFlagsContamination(t *testing.T) {
 func TestPlanTakesOlderTouchesAlong(t *testing.T) {
 	m := mut(5, gate.OpCreate, "A", `{"nurse":"n1"}`)
 	in := planInput{
-		LastMutation: 10, World: memoryWorld{visit("A"): {State: json.RawMessage(`{"nurse":"n2"}`)}},
+		Position: Position{Last: 10}, World: memoryWorld{visit("A"): {State: json.RawMessage(`{"nurse":"n2"}`)}},
 		Suspects: []*gate.MutationRecord{m}, Between: map[entityKey][]int64{visit("A"): {7}},
 	}
 	p := runPlan(t, in, liveVisit("A", 2, `{"nurse":"n2"}`))
@@ -209,7 +209,7 @@ func TestPlanTakesOlderTouchesAlong(t *testing.T) {
 }
 
 func TestPlanCatchesUp(t *testing.T) {
-	in := planInput{LastMutation: 10, World: memoryWorld{visit("A"): {State: json.RawMessage(`{"nurse":"n1"}`)}}}
+	in := planInput{Position: Position{Last: 10}, World: memoryWorld{visit("A"): {State: json.RawMessage(`{"nurse":"n1"}`)}}}
 	pl := newPlanner(in)
 	if err := pl.see(liveVisit("A", 2, `{"nurse":"n2"}`)); err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func TestPlanCatchesUp(t *testing.T) {
 }
 
 func TestGroupKeys(t *testing.T) {
-	in := planInput{LastMutation: 10, World: memoryWorld{}}
+	in := planInput{Position: Position{Last: 10}, World: memoryWorld{}}
 	var live []gate.Entity
 	for i := range int64(4) {
 		m := mut(11+i, gate.OpCreate, fmt.Sprintf("V/%d", i), `{"nurse":"n"}`)
@@ -384,7 +384,7 @@ func (n *night) byHand() {
 }
 
 func (n *night) input() planInput {
-	return planInput{LastMutation: 10, World: n.world, Log: n.log, Suspects: n.suspects}
+	return planInput{Position: Position{Last: 10}, World: n.world, Log: n.log, Suspects: n.suspects}
 }
 
 func (n *night) plan(t *testing.T) plan {
@@ -583,10 +583,10 @@ func TestPropose(t *testing.T) {
 	}
 }
 
-// TestPlanSize is the budget: 100 thousand entities and 10 thousand mutations
-// in seconds.
-func TestPlanSize(t *testing.T) {
-	in := planInput{LastMutation: 10, World: memoryWorld{}}
+// largeNight is 100 thousand entities and 10 thousand mutations after the
+// snapshot, every second one a suspect.
+func largeNight() (planInput, []gate.Entity) {
+	in := planInput{Position: Position{Last: 10}, World: memoryWorld{}}
 	state := func(i int) json.RawMessage {
 		return json.RawMessage(fmt.Sprintf(`{"client":"C%d","nurse":"n%d","start":"08:00"}`, i%90, i%24))
 	}
@@ -604,6 +604,12 @@ func TestPlanSize(t *testing.T) {
 		}
 		live = append(live, liveVisit(m.Mutation.ID, 1, string(state(i))))
 	}
+	return in, live
+}
+
+// TestPlanSize is the budget's size; BenchmarkPlan is its time and memory.
+func TestPlanSize(t *testing.T) {
+	in, live := largeNight()
 	p := runPlan(t, in, live...)
 	want := Summary{Compensations: 5000, LaterKept: 5000, Checked: 110_000, ByOp: map[string]int{"delete": 5000}, Subjects: 5000}
 	if d := gocmp.Diff(want, p.Summary); d != "" {
@@ -611,5 +617,21 @@ func TestPlanSize(t *testing.T) {
 	}
 	if !slices.IsSortedFunc(p.Rows, func(a, b Row) int { return cmp.Compare(b.Undoes[0], a.Undoes[0]) }) {
 		t.Error("not last action first")
+	}
+}
+
+func BenchmarkPlan(b *testing.B) {
+	in, live := largeNight()
+	b.ReportAllocs()
+	for b.Loop() {
+		pl := newPlanner(in)
+		for _, e := range live {
+			if err := pl.see(e); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if _, err := pl.finish(); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

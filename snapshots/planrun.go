@@ -119,7 +119,7 @@ func (r *rollbacks) dryRun(ctx context.Context, rb Rollback) (p plan, manifest [
 	if err != nil {
 		return p, manifest, nil, err
 	}
-	if err := r.catchUp(ctx, rb, snap, target, pl); err != nil {
+	if err := r.catchUp(ctx, rb, target, pl); err != nil {
 		return p, manifest, nil, err
 	}
 	r.progress(ctx, rb, stepDiff, 0, len(pl.stories))
@@ -133,8 +133,8 @@ func (r *rollbacks) planInput(ctx context.Context, rb Rollback) (planInput, Snap
 	if err != nil {
 		return planInput{}, snap, nil, fmt.Errorf("read the snapshot: %w", err)
 	}
-	in := planInput{LastMutation: snap.LastMutation, Between: map[entityKey][]int64{}}
-	if in.World, err = r.worlds.open(ctx, snap); err != nil {
+	in := planInput{Between: map[entityKey][]int64{}}
+	if in.World, in.Position, err = r.worlds.open(ctx, snap); err != nil {
 		return in, snap, nil, fmt.Errorf("open the snapshot: %w", err)
 	}
 	marks, err := suspectMarks(ctx, r.pool, rb.ID, 0, 0)
@@ -154,12 +154,32 @@ func (r *rollbacks) planInput(ctx context.Context, rb Rollback) (planInput, Snap
 	if err := r.between(ctx, rb, &in); err != nil {
 		return in, snap, nil, err
 	}
-	err = r.eachMutation(ctx, rb.Integration, snap.LastMutation, func(m gate.MutationRecord) error {
+	err = r.eachSince(ctx, rb.Integration, in.Position, func(m gate.MutationRecord) error {
 		in.Log = append(in.Log, &m)
 		return nil
 	})
 	r.progress(ctx, rb, stepReplay, len(in.Log), len(in.Log))
 	return in, snap, suspects, err
+}
+
+// eachSince reads the committed mutations that are not inside a position:
+// those after it, and before them those that were on their way at its moment.
+func (r *rollbacks) eachSince(ctx context.Context, integration string, at Position, f func(gate.MutationRecord) error) error {
+	if len(at.Open) > 0 {
+		open, err := r.gate.MutationsOf(ctx, integration, at.Open)
+		if err != nil {
+			return fmt.Errorf("read what was on its way at the snapshot: %w", err)
+		}
+		for _, m := range open {
+			if m.State != gate.Committed || m.ID > at.Last {
+				continue
+			}
+			if err := f(m); err != nil {
+				return err
+			}
+		}
+	}
+	return r.eachMutation(ctx, integration, at.Last, f)
 }
 
 // between finds what else happened to the entities of suspects that are older
@@ -171,7 +191,7 @@ func (r *rollbacks) between(ctx context.Context, rb Rollback, in *planInput) err
 	}
 	for _, m := range in.Suspects {
 		k := keyOf(m)
-		if _, done := in.Between[k]; done || m.ID > in.LastMutation {
+		if _, done := in.Between[k]; done || !in.Position.Contains(m.ID) {
 			continue
 		}
 		in.Between[k] = nil
@@ -180,12 +200,12 @@ func (r *rollbacks) between(ctx context.Context, rb Rollback, in *planInput) err
 			if err != nil {
 				return fmt.Errorf("read the history of %s %s: %w", k.Type, k.ID, err)
 			}
-			if len(page) == 0 || page[0].ID > in.LastMutation {
+			if len(page) == 0 || page[0].ID > in.Position.Last {
 				break
 			}
 			for _, later := range page {
 				effective := later.State == gate.Committed && later.RollbackID == 0
-				if effective && later.ID <= in.LastMutation && !suspected[later.ID] {
+				if effective && in.Position.Contains(later.ID) && !suspected[later.ID] {
 					in.Between[k] = append(in.Between[k], later.ID)
 				}
 			}
@@ -197,10 +217,10 @@ func (r *rollbacks) between(ctx context.Context, rb Rollback, in *planInput) err
 
 // catchUp takes in what was committed while the live state was being read:
 // the entities concerned are read once more, after their mutations.
-func (r *rollbacks) catchUp(ctx context.Context, rb Rollback, snap Snapshot, target gate.Target, pl *planner) error {
+func (r *rollbacks) catchUp(ctx context.Context, rb Rollback, target gate.Target, pl *planner) error {
 	for range settleRounds {
 		again := map[entityKey]bool{}
-		err := r.eachMutation(ctx, rb.Integration, snap.LastMutation, func(m gate.MutationRecord) error {
+		err := r.eachSince(ctx, rb.Integration, pl.in.Position, func(m gate.MutationRecord) error {
 			if pl.add(&m) {
 				again[keyOf(&m)] = true
 			}

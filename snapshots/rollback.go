@@ -61,16 +61,17 @@ type baseWorld interface {
 // sealedWorlds finds snapshots and opens their verified states.
 type sealedWorlds interface {
 	Get(ctx context.Context, integration string, seq int64) (Snapshot, error)
-	open(ctx context.Context, s Snapshot) (baseWorld, error)
+	// open also says which mutations are inside.
+	open(ctx context.Context, s Snapshot) (baseWorld, Position, error)
 }
 
 // open reads what a snapshot sealed, checked against its manifest.
-func (s *Service) open(ctx context.Context, snap Snapshot) (baseWorld, error) {
+func (s *Service) open(ctx context.Context, snap Snapshot) (baseWorld, Position, error) {
 	w, err := s.World(ctx, snap)
 	if err != nil {
-		return nil, err
+		return nil, Position{}, err
 	}
-	return worldBase{w}, nil
+	return worldBase{w}, w.Manifest.Mutations, nil
 }
 
 // worldBase is a World as planning reads it.

@@ -27,6 +27,7 @@ import (
 type plainWorlds struct {
 	snaps  []Snapshot
 	worlds map[int64]memoryWorld
+	late   map[int64][]int64 // on their way at the moment of the snapshot
 }
 
 func (p *plainWorlds) Get(_ context.Context, integration string, seq int64) (Snapshot, error) {
@@ -38,8 +39,8 @@ func (p *plainWorlds) Get(_ context.Context, integration string, seq int64) (Sna
 	return Snapshot{}, fmt.Errorf("snapshot %d: %w", seq, gate.ErrNotFound)
 }
 
-func (p *plainWorlds) open(_ context.Context, s Snapshot) (baseWorld, error) {
-	return p.worlds[s.Seq], nil
+func (p *plainWorlds) open(_ context.Context, s Snapshot) (baseWorld, Position, error) {
+	return p.worlds[s.Seq], Position{Last: s.LastMutation, Open: p.late[s.Seq]}, nil
 }
 
 // queue remembers what was inserted.
@@ -616,4 +617,25 @@ func TestServiceRollsBack(t *testing.T) {
 	wantEqual(t, "mutations of the event that are rolled back", visits,
 		u.query(`select count(*) from reservations where state = 'rolled_back'`))
 	w.CheckInvariants()
+}
+
+// TestPlanReplaysWhatWasOnItsWay: a mutation below the snapshot's position that
+// settled after it belongs to the replay.
+func TestPlanReplaysWhatWasOnItsWay(t *testing.T) {
+	u := newUndoing(t)
+	u.Submit(u.Visit("E-1", "a", "r1"))
+	snap := u.seal()
+	late := u.update("E-2", "V-000001", `{"nurse":"N-3"}`)
+	suspect := u.update("E-3", "V-000001", `{"nurse":"N-4"}`)
+	u.worlds.snaps[0].LastMutation = late.MutationID
+	u.worlds.late = map[int64][]int64{snap.Seq: {late.MutationID}}
+	rb := u.plannedFor(snap, []Suspect{{Mutation: gate.MutationRecord{ID: suspect.MutationID}}})
+	rows, err := u.Rows(t.Context(), rb.ID, "", 0, 10)
+	if err != nil || len(rows) != 1 || string(rows[0].Body) != `{"nurse":"N-3"}` {
+		t.Errorf("rows = %+v, %v; want one that restores N-3", rows, err)
+	}
+	rb = u.plannedFor(snap, []Suspect{{Mutation: gate.MutationRecord{ID: late.MutationID}}})
+	if rb.Summary.Compensations != 0 || rb.Summary.Residue != 0 {
+		t.Errorf("summary = %+v; what was overwritten since needs nothing", rb.Summary)
+	}
 }
