@@ -269,6 +269,9 @@ func (g *Gate) recordForward(ctx context.Context, tx pgx.Tx, a attempt, s seen, 
 	if r.verdict != Forward && s.mode == ModeShadow {
 		recordDecision(batch, a.decisionRow(s, r, p.mutationID, false, now))
 		g.count(batch, a.req.Integration, now, counterOf(r.verdict), 1)
+		if r.reason == ReasonReplay {
+			g.count(batch, a.req.Integration, now, countReplay, 1)
+		}
 	}
 	g.count(batch, a.req.Integration, now, countForward, 1)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {

@@ -210,6 +210,20 @@ func TestPairsSayWhatTouchedEachCopy(t *testing.T) {
 	}
 }
 
+func TestTheCopiesOfAPairDoNotTouchEachOther(t *testing.T) {
+	w := gatetest.New(t, gate.ModeOff)
+	visit := w.Submit(w.Visit("evt-1", "a", "r")).ExternalRef
+	for i := range 2 {
+		req := w.Visit(fmt.Sprintf("evt-%d", 2+i), "a", "r")
+		req.Mutation = gate.Mutation{Op: gate.OpUpdate, Type: "visit", ID: visit, Subject: "C-1", Body: []byte(`{"nurse":"N-2"}`)}
+		w.Submit(req)
+	}
+	scan(t, w.Gate)
+	if pairs := allPairs(t, w); len(pairs) != 1 || pairs[0].FirstTouched != 0 || pairs[0].SecondTouched != 0 {
+		t.Errorf("pairs %+v", pairs)
+	}
+}
+
 func TestJudgePair(t *testing.T) {
 	w := gatetest.New(t, gate.ModeOff)
 	w.Submit(w.Visit("evt-1", "a", "r"))

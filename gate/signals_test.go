@@ -98,6 +98,12 @@ func TestDropsInTheOtherModes(t *testing.T) {
 	w.Submit(w.Visit("evt-1", "visit/1", "run-1"))
 	w.Submit(w.Visit("evt-1", "visit/1", "run-2"))
 	wantSignal(t, w, gate.SignalDrops, row{gate.LevelCheck, "shadow", 1})
+	for i := range 98 {
+		w.Submit(w.Visit(fmt.Sprintf("more-%d", i), "", "run-1"))
+	}
+	if s := wantSignal(t, w, gate.SignalReplay, row{gate.LevelOK, "in_band", 1}); s.Ratio != 0.01 {
+		t.Errorf("ratio %v", s.Ratio)
+	}
 	off := gatetest.New(t, gate.ModeOff)
 	wantSignal(t, off, gate.SignalDrops, row{gate.LevelNoData, "off", 0})
 	wantSignal(t, off, gate.SignalReplay, row{gate.LevelNoData, "off", 0})
