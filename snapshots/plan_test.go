@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -20,8 +19,10 @@ import (
 type memoryWorld map[entityKey]recorded
 
 func (w memoryWorld) entity(k entityKey) (recorded, bool) { e, ok := w[k]; return e, ok }
-func (w memoryWorld) keys() iter.Seq[entityKey]           { return maps.Keys(w) }
-func (w memoryWorld) size() int                           { return len(w) }
+
+func (w memoryWorld) keys() iter.Seq[entityKey] { return maps.Keys(w) }
+
+func (w memoryWorld) size() int { return len(w) }
 
 func visit(id string) entityKey { return entityKey{"visit", id} }
 
@@ -294,220 +295,6 @@ func TestPlanHashIsOverMeaning(t *testing.T) {
 	}
 }
 
-// night is a random history with its record system.
-type night struct {
-	rnd      *rand.Rand
-	world    memoryWorld
-	live     map[entityKey]gate.Entity
-	log      []*gate.MutationRecord
-	suspects []*gate.MutationRecord
-	hand     map[entityKey]bool // touched by hand
-	next     int64
-}
-
-func newNight(seed uint64) *night {
-	n := &night{
-		rnd: rand.New(rand.NewPCG(seed, 1)), world: memoryWorld{}, live: map[entityKey]gate.Entity{},
-		hand: map[entityKey]bool{}, next: 11,
-	}
-	for i := range 6 {
-		k := visit(fmt.Sprintf("V%d", i))
-		n.apply(mut(0, gate.OpCreate, k.ID, n.body(true)))
-		n.world[k] = recorded{State: n.live[k].State}
-	}
-	return n
-}
-
-func (n *night) body(whole bool) string {
-	fields := map[string]json.RawMessage{}
-	for _, name := range []string{"a", "b", "c"} {
-		switch n.rnd.IntN(4) {
-		case 0, 1:
-			fields[name] = json.RawMessage(fmt.Sprint(n.rnd.IntN(4)))
-		case 2:
-			if !whole {
-				fields[name] = json.RawMessage("null")
-			}
-		case 3:
-			fields[name] = json.RawMessage(fmt.Sprintf(`{"x":%d}`, n.rnd.IntN(3)))
-		}
-	}
-	return string(gate.Compose(fields))
-}
-
-// apply is the record system: it refuses nothing, and counts versions.
-func (n *night) apply(m *gate.MutationRecord) {
-	k := keyOf(m)
-	e := n.live[k]
-	switch m.Mutation.Op {
-	case gate.OpDelete:
-		delete(n.live, k)
-		return
-	case gate.OpCreate:
-		e = gate.Entity{Type: k.Type, ID: k.ID, State: m.Mutation.Body}
-	default:
-		state, err := gate.Merge(e.State, m.Mutation.Body)
-		if err != nil {
-			panic(err)
-		}
-		e.State = state
-	}
-	e.Version = n.next
-	n.next++
-	n.live[k] = e
-}
-
-// pick is a random live entity.
-func (n *night) pick() (entityKey, bool) {
-	keys := slices.SortedFunc(maps.Keys(n.live), compareKeys)
-	if len(keys) == 0 {
-		return entityKey{}, false
-	}
-	return keys[n.rnd.IntN(len(keys))], true
-}
-
-func (n *night) mutate(id int64) *gate.MutationRecord {
-	k, ok := n.pick()
-	switch pick := n.rnd.IntN(10); {
-	case !ok || pick < 3:
-		return mut(id, gate.OpCreate, fmt.Sprintf("N%d", id), n.body(true))
-	case pick < 8:
-		return mut(id, gate.OpUpdate, k.ID, n.body(false))
-	}
-	return mut(id, gate.OpDelete, k.ID, `{}`)
-}
-
-func (n *night) byHand() {
-	m := n.mutate(n.next + 1000)
-	n.hand[keyOf(m)] = true
-	n.apply(m)
-}
-
-func (n *night) input() planInput {
-	return planInput{Position: Position{Last: 10}, World: n.world, Log: n.log, Suspects: n.suspects}
-}
-
-func (n *night) plan(t *testing.T) plan {
-	t.Helper()
-	return runPlan(t, n.input(), slices.Collect(maps.Values(n.live))...)
-}
-
-// TestPlanUndoesRandomNights: whatever the history, sending the compensations
-// makes the untouched part of the world what it would be without the suspects,
-// leaves what somebody changed by hand, and leaves nothing to plan again.
-func TestPlanUndoesRandomNights(t *testing.T) {
-	for seed := range uint64(600) {
-		n := newNight(seed)
-		for i := range 12 {
-			m := n.mutate(int64(11 + i))
-			n.apply(m)
-			n.log = append(n.log, m)
-			if n.rnd.IntN(4) == 0 {
-				n.suspects = append(n.suspects, m)
-			}
-			if n.rnd.IntN(8) == 0 {
-				n.byHand()
-			}
-		}
-		before := maps.Clone(n.live)
-		p := n.plan(t)
-		if !gocmp.Equal(p, n.plan(t)) {
-			t.Fatalf("seed %d: the same night gives two plans", seed)
-		}
-		for _, r := range p.Rows {
-			if r.Kind == RowCompensation {
-				n.send(t, seed, r)
-			}
-		}
-		n.checkAfter(t, seed, before, p)
-		for _, r := range n.plan(t).Rows {
-			if r.Kind == RowCompensation {
-				t.Fatalf("seed %d: planned again after applying: %s", seed, brief(r))
-			}
-		}
-	}
-}
-
-// send applies a row as the target would, with its precondition.
-func (n *night) send(t *testing.T, seed uint64, r Row) {
-	t.Helper()
-	e, there := n.live[entityKey{r.EntityType, r.EntityID}]
-	if there != (r.Live != nil) || there && e.Version != r.LiveVersion {
-		t.Fatalf("seed %d: precondition of %s does not hold: live %+v", seed, brief(r), e)
-	}
-	m := mut(0, r.Op, r.EntityID, string(r.Body))
-	n.apply(m)
-}
-
-func (n *night) checkAfter(t *testing.T, seed uint64, before map[entityKey]gate.Entity, p plan) {
-	t.Helper()
-	expected := n.expected(t)
-	open := map[entityKey]bool{}
-	for _, r := range p.Rows {
-		open[entityKey{r.EntityType, r.EntityID}] = open[entityKey{r.EntityType, r.EntityID}] || r.Kind != RowCompensation
-	}
-	keys := maps.Clone(n.live)
-	maps.Copy(keys, before)
-	for k := range expected {
-		keys[k] = gate.Entity{}
-	}
-	for k := range keys {
-		if !open[k] && !samePresence(n.live[k].State, expected[k]) {
-			t.Fatalf("seed %d: %s is %s, want %s", seed, k.ID, n.live[k].State, expected[k])
-		}
-		if open[k] && !n.hand[k] && !n.contested(p, k) {
-			t.Fatalf("seed %d: %s was left open, and nobody touched it by hand", seed, k.ID)
-		}
-	}
-	for _, r := range p.Rows {
-		k := entityKey{r.EntityType, r.EntityID}
-		if r.Kind != RowOutside {
-			continue
-		}
-		after := changed(before[k].State, n.live[k].State)
-		for _, name := range changed(r.Base, r.Live) {
-			if slices.Contains(after, name) {
-				t.Fatalf("seed %d: %s of %s was changed by hand and then by the plan", seed, name, k.ID)
-			}
-		}
-	}
-}
-
-// contested: a legitimate later change would go with it, or it cannot be undone.
-func (n *night) contested(p plan, k entityKey) bool {
-	return slices.ContainsFunc(p.Rows, func(r Row) bool {
-		return r.EntityID == k.ID && (r.Kind == RowResidue || len(r.Contaminated) > 0)
-	})
-}
-
-// expected replays the night without its suspects, independently of story.
-func (n *night) expected(t *testing.T) map[entityKey]json.RawMessage {
-	t.Helper()
-	states := map[entityKey]json.RawMessage{}
-	for k, e := range n.world {
-		states[k] = e.State
-	}
-	for _, m := range n.log {
-		if slices.Contains(n.suspects, m) {
-			continue
-		}
-		k := keyOf(m)
-		switch state := states[k]; {
-		case m.Mutation.Op == gate.OpCreate:
-			states[k] = m.Mutation.Body
-		case m.Mutation.Op == gate.OpDelete:
-			delete(states, k)
-		case state != nil:
-			merged, err := gate.Merge(state, m.Mutation.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			states[k] = merged
-		}
-	}
-	return states
-}
-
 func TestRollbackStates(t *testing.T) {
 	states := []RollbackState{RollbackPlanning, RollbackReady, RollbackApproved, RollbackApplying, RollbackStopped,
 		RollbackApplied, RollbackFailed, RollbackExpired, RollbackCancelled}
@@ -534,52 +321,6 @@ func TestRollbackStates(t *testing.T) {
 	slices.Sort(legal)
 	if d := gocmp.Diff(legal, got); d != "" {
 		t.Errorf("moves (-want +got):\n%s", d)
-	}
-}
-
-func repeatOf(id int64, first, second *gate.MutationRecord, firstTouched, secondTouched int) gate.Pair {
-	return gate.Pair{ID: id, State: gate.PairOpen, First: *first, Second: *second, FirstTouched: firstTouched, SecondTouched: secondTouched}
-}
-
-func TestPropose(t *testing.T) {
-	a, b, c := mut(1, gate.OpCreate, "A", `{}`), mut(2, gate.OpCreate, "B", `{}`), mut(3, gate.OpCreate, "C", `{}`)
-	u1, u2 := mut(4, gate.OpUpdate, "A", `{"n":1}`), mut(5, gate.OpUpdate, "A", `{"n":1}`)
-	undone := mut(6, gate.OpCreate, "D", `{}`)
-	undone.State = gate.RolledBack
-	tests := []struct {
-		name      string
-		pairs     []gate.Pair
-		suspects  []string // id<twin
-		undecided []int64
-	}{
-		{"neither touched: the later copy", []gate.Pair{repeatOf(1, a, b, 0, 0)}, []string{"2<1"}, nil},
-		{"first touched: the later copy", []gate.Pair{repeatOf(1, a, b, 1, 0)}, []string{"2<1"}, nil},
-		{"second touched: the earlier copy", []gate.Pair{repeatOf(1, a, b, 0, 2)}, []string{"1<2"}, nil},
-		{"both touched: a person says", []gate.Pair{repeatOf(1, a, b, 1, 1)}, nil, []int64{1}},
-		{"three copies, none touched", []gate.Pair{repeatOf(1, a, b, 0, 0), repeatOf(2, b, c, 0, 0)}, []string{"2<1", "3<1"}, nil},
-		{"three copies, the middle touched", []gate.Pair{repeatOf(1, a, b, 0, 1), repeatOf(2, b, c, 1, 0)}, []string{"1<2", "3<2"}, nil},
-		{"three copies, the outer ones touched", []gate.Pair{repeatOf(1, a, b, 1, 0), repeatOf(2, b, c, 0, 1)}, []string{"2<1"}, []int64{1}},
-		{"one entity: the repeat, whatever touched it", []gate.Pair{repeatOf(1, u1, u2, 2, 1)}, []string{"5<4"}, nil},
-		{"a copy that is undone already", []gate.Pair{repeatOf(1, a, undone, 0, 0)}, nil, nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			p := propose(tt.pairs)
-			var suspects []string
-			for _, s := range p.Suspects {
-				suspects = append(suspects, fmt.Sprintf("%d<%d", s.Mutation.ID, s.Twin))
-				if s.Source != sourcePair || s.PairID == 0 {
-					t.Errorf("suspect M-%d has source %q and pair %d", s.Mutation.ID, s.Source, s.PairID)
-				}
-			}
-			var undecided []int64
-			for _, p := range p.Undecided {
-				undecided = append(undecided, p.ID)
-			}
-			if d := gocmp.Diff(tt.suspects, suspects) + gocmp.Diff(tt.undecided, undecided); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
-			}
-		})
 	}
 }
 

@@ -72,7 +72,7 @@ func (r *rollbacks) checkPlan(ctx context.Context, req PlanRequest) ([]Suspect, 
 func stillCommitted(suspects []Suspect) error {
 	for _, s := range suspects {
 		if s.Mutation.State != gate.Committed {
-			return fmt.Errorf("M-%d is not in effect (%s): %w", s.Mutation.ID, cmp.Or(s.Mutation.State, "never sent"), gate.ErrStale)
+			return fmt.Errorf("mutation M-%d is not in effect (%s): %w", s.Mutation.ID, cmp.Or(s.Mutation.State, "never sent"), gate.ErrStale)
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ const (
 	settleRounds = 5    // how often a plan looks for mutations that came meanwhile
 )
 
-// planner is who the audit record names for a dry run.
+// plannerJob is who the audit record names for a dry run.
 var plannerJob = gate.Job("rollback-planner")
 
 // RunPlan does the dry run of a rollback that is in planning, and nothing for
