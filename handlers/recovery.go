@@ -87,8 +87,11 @@ func Recovery(deps RecoveryDeps) []web.Route {
 	plan := func(path, name string, h func(*web.Context) error) web.Route {
 		return route(http.MethodPost, path, name, web.Planners, h)
 	}
-	stream := read("/stream/rollbacks/:id", "rollbacks.stream", r.rollbackStream)
-	stream.Stream = true
+	live := func(path, name string, h func(*web.Context) error) web.Route {
+		stream := read(path, name, h)
+		stream.Stream = true
+		return stream
+	}
 	return []web.Route{
 		read("/rollbacks", "rollbacks", r.rollbacks),
 		read("/rollbacks.csv", "rollbacks.csv", r.rollbacksCSV),
@@ -96,13 +99,22 @@ func Recovery(deps RecoveryDeps) []web.Route {
 		plan("/rollbacks", "rollbacks.create", r.createRollback),
 		read("/rollbacks/:id", "rollbacks.rollback", r.rollback), // with .csv at its end the rows as CSV
 		read("/rollbacks/:id/groups/:key", "rollbacks.group", r.rollbackGroup),
-		stream,
+		live("/stream/rollbacks/:id", "rollbacks.stream", r.rollbackStream),
 		plan("/rollbacks/:id/approve", "rollbacks.approve", r.approve),
 		plan("/rollbacks/:id/choice", "rollbacks.choice", r.choice),
 		plan("/rollbacks/:id/cancel", "rollbacks.cancel", r.cancel),
 		plan("/rollbacks/:id/resume", "rollbacks.resume", r.resume),
 		plan("/rollbacks/:id/skip", "rollbacks.skip", r.skip),
 		plan("/rollbacks/:id/replan", "rollbacks.replan", r.replan),
+		read("/snapshots", "snapshots", r.snapshotList),
+		read("/snapshots.csv", "snapshots.csv", r.snapshotsCSV),
+		read("/snapshots/:seq", "snapshots.snapshot", r.snapshot),
+		live("/stream/snapshots", "snapshots.stream", r.snapshotStream),
+		route(http.MethodPost, "/snapshots/take", "snapshots.take", web.Deciders, r.takeSnapshot),
+		route(http.MethodPost, "/snapshots/verify", "snapshots.verify", web.Deciders, r.verifySnapshots),
+		read("/integrations", "integrations", r.integrations),
+		plan("/integrations/:id/mode", "integrations.mode", r.switchMode),
+		route(http.MethodPost, "/integrations/:id/freeze", "integrations.freeze", web.Admins, r.freeze),
 	}
 }
 

@@ -87,7 +87,10 @@ func (r recovery) rollbackModel(ctx context.Context, c *web.Context, rb snapshot
 	}
 	if !rb.PlannedAt.IsZero() {
 		p.CSV = link(rb.Integration, rollbackPath(rb.ID)+".csv")
-		p.Totals = totals(ctx, rb, groups)
+		p.Totals, p.TotalsTitle = totals(ctx, rb, groups), i18n.T(ctx, "rollback.totals")
+		if !rb.ApprovedAt.IsZero() {
+			p.TotalsTitle = i18n.T(ctx, "rollback.totals_done")
+		}
 	}
 	for _, g := range groups {
 		view := groupView(ctx, rb, g)

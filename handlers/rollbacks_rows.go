@@ -23,7 +23,6 @@ const (
 // rollbackStatus says in words where the rollback stands.
 func rollbackStatus(ctx context.Context, rb snapshots.Rollback, groups []snapshots.Group) views.RollbackStatus {
 	s := views.RollbackStatus{State: string(rb.State), Mark: rollbackMark(ctx, rb.State)}
-	sent := sentCounts(groups)
 	kv := []any{"By", rb.ApprovedBy, "At", i18n.Time(ctx, rb.ApprovedAt), "Count", rb.Summary.Compensations,
 		"Integration", rb.Integration, "Error", rb.Error, "Expires", i18n.Time(ctx, rb.ExpiresAt)}
 	s.Text = i18n.T(ctx, "rollback.text."+string(rb.State), kv...)
@@ -40,7 +39,7 @@ func rollbackStatus(ctx context.Context, rb snapshots.Rollback, groups []snapsho
 		s.Banner = "crit"
 	}
 	if !rb.ApprovedAt.IsZero() {
-		s.Counts = stateCounts(ctx, sent)
+		s.Counts = stateCounts(ctx, sentCounts(rb.Summary.Compensations, groups))
 	}
 	if rb.ReadBack != nil {
 		s.ReadBack = i18n.T(ctx, "rollback.readback", "Compared", rb.ReadBack.Compared, "Total", rb.Summary.Compensations, "Differ", rb.ReadBack.Differ)
@@ -66,17 +65,19 @@ func rowMark(ctx context.Context, s snapshots.RowState) views.Mark {
 	return views.Mark{Tone: tone, Text: i18n.T(ctx, "rollback.row."+string(s))}
 }
 
-// sentCounts adds up the groups of corrections by the state of their rows. A
-// row of another kind that is only planned is one that nobody sends.
-func sentCounts(groups []snapshots.Group) map[snapshots.RowState]int {
+// sentCounts counts the rows that approval sends by their state. What is still
+// to be sent is the rest: a row that is kept stays planned for ever.
+func sentCounts(total int, groups []snapshots.Group) map[snapshots.RowState]int {
 	sum := map[snapshots.RowState]int{}
 	for _, g := range groups {
 		for state, n := range g.ByState {
-			if g.Kind == snapshots.RowCompensation || state != snapshots.RowPlanned {
+			if state != snapshots.RowPlanned {
 				sum[state] += n
+				total -= n
 			}
 		}
 	}
+	sum[snapshots.RowPlanned] = total
 	return sum
 }
 
@@ -91,7 +92,7 @@ func stateCounts(ctx context.Context, by map[snapshots.RowState]int) []views.Sta
 }
 
 // entityTypes are the record types that have a word of their own.
-var entityTypes = map[string]bool{"visit": true}
+var entityTypes = map[string]bool{"visit": true, "client": true}
 
 // records counts entities in words: "312 visits".
 func records(ctx context.Context, typ string, n int) string {
@@ -148,7 +149,7 @@ func groupView(ctx context.Context, rb snapshots.Rollback, g snapshots.Group) vi
 func plainRow(ctx context.Context, rb snapshots.Rollback, w snapshots.Row) views.RollbackRow {
 	v := views.RollbackRow{
 		Row: w.Row, Anchor: "row-" + strconv.Itoa(w.Row), Name: w.EntityType + " " + w.EntityID, Subject: w.Subject,
-		Detail: w.Detail, Diff: rowDiff(ctx, w), Version: rb.Version, Mark: views.Mark{Tone: "warn", Text: i18n.T(ctx, "rollback.kind."+string(w.Kind))},
+		Detail: w.Detail, Diff: rowDiff(ctx, rb, w), Version: rb.Version, Mark: views.Mark{Tone: "warn", Text: i18n.T(ctx, "rollback.kind."+string(w.Kind))},
 	}
 	if w.EntityID != "" {
 		v.Href = link(rb.Integration, entityPath(w.EntityType, w.EntityID))
@@ -204,9 +205,12 @@ func rowView(ctx context.Context, c *web.Context, rb snapshots.Rollback, w snaps
 // rowDiff compares what is with what the row would make of it: of the very
 // bytes that approval would send. What was believed is a third column where
 // somebody else changed the record.
-func rowDiff(ctx context.Context, w snapshots.Row) views.Diff {
+func rowDiff(ctx context.Context, rb snapshots.Rollback, w snapshots.Row) views.Diff {
 	name := w.EntityType + " " + w.EntityID
 	now := i18n.T(ctx, "rollback.col_live")
+	if !rb.ApprovedAt.IsZero() {
+		now = i18n.T(ctx, "rollback.col_seen")
+	}
 	switch w.Kind {
 	case snapshots.RowOutside, snapshots.RowResidue:
 		return views.NewDiff(name, []string{i18n.T(ctx, "rollback.col_base"), now}, w.Base, w.Live)
@@ -302,8 +306,12 @@ func (r recovery) rowsCSV(c *web.Context, id int64) error {
 			for _, m := range w.Undoes {
 				undoes = append(undoes, mutationName(m))
 			}
+			state := ""
+			if sends(w) {
+				state = rowMark(ctx, w.State).Text
+			}
 			if err := s.row(strconv.Itoa(w.Row), i18n.T(ctx, "rollback.kind."+string(w.Kind)), string(w.Op), w.EntityType, w.EntityID, w.Subject,
-				w.Choice, rowMark(ctx, w.State).Text, string(w.Live), string(w.Body), strings.Join(undoes, " "), sent, s.time(w.DoneAt), w.Detail); err != nil {
+				w.Choice, state, string(w.Live), string(w.Body), strings.Join(undoes, " "), sent, s.time(w.DoneAt), w.Detail); err != nil {
 				return err
 			}
 		}

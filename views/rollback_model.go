@@ -5,28 +5,29 @@ import "time"
 // RollbackPage is one rollback: its plan, and what became of it.
 type RollbackPage struct {
 	Page
-	Crumbs   []Crumb
-	Name     string
-	Heading  string
-	Status   RollbackStatus
-	Facts    []Fact
-	Note     string
-	Totals   []string // the plan in words, a sentence each
-	Groups   []RollbackGroup
-	Outside  []RollbackGroup // changes that are not ours to undo
-	Residue  []RollbackGroup // what cannot be undone
-	Decide   []RollbackRow   // rows that somebody else changed, with a choice
-	MoreRows string          // decisions that are not on the page
-	Failed   []RollbackRow   // of a stopped rollback
-	Approve  ApproveForm
-	Actions  RollbackActions
-	Moved    []MovedRow // rows that moved, after a refused approval
-	MovedWhy string
-	Conflict string
-	Error    string // beside the note of a skip
-	Typed    string // that note
-	CSV      string
-	AuditURL string
+	Crumbs      []Crumb
+	Name        string
+	Heading     string
+	Status      RollbackStatus
+	Facts       []Fact
+	Note        string
+	Totals      []string // the plan in words, a sentence each
+	TotalsTitle string
+	Groups      []RollbackGroup
+	Outside     []RollbackGroup // changes that are not ours to undo
+	Residue     []RollbackGroup // what cannot be undone
+	Decide      []RollbackRow   // rows that somebody else changed, with a choice
+	MoreRows    string          // decisions that are not on the page
+	Failed      []RollbackRow   // of a stopped rollback
+	Approve     ApproveForm
+	Actions     RollbackActions
+	Moved       []MovedRow // rows that moved, after a refused approval
+	MovedWhy    string
+	Conflict    string
+	Error       string // beside the note of a skip
+	Typed       string // that note
+	CSV         string
+	AuditURL    string
 }
 
 // RollbackStatus is the live line about where a rollback stands.
