@@ -129,6 +129,16 @@ func (c *consoleClient) approve(t *testing.T, path string) {
 	c.submit(t, doc, `form[action*="/approve"]`, nil)
 }
 
+// setMode switches the gate on the integrations page.
+func (c *consoleClient) setMode(t *testing.T, mode string) {
+	t.Helper()
+	doc, err := c.get("/integrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.submit(t, doc, `form[action*="/integrations/care/mode"]`, url.Values{"mode": {mode}, "note": {"test"}})
+}
+
 // take asks for a snapshot now.
 func (c *consoleClient) take() error {
 	_, err := c.post("/snapshots/take?i="+care, url.Values{"i": {care}})

@@ -72,9 +72,10 @@ func TestKillAtEveryPoint(t *testing.T) {
 	if got := p.wednesday(); got != 624 {
 		t.Fatalf("the demo's board holds %d visits, want 624", got)
 	}
+	p = killMidRollback(t, p)
+	signIn(t, p).setMode(t, "enforce")
 	p = killAfterReserve(t, p)
 	p = killAfterApply(t, p)
-	p = killMidRollback(t, p)
 	p = killMidSnapshot(t, p)
 	if took := p.stop(); took > 5*time.Second {
 		t.Errorf("Ctrl-C took %s, want at most 5 s", took)

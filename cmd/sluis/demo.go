@@ -49,6 +49,15 @@ type demoState struct {
 	Mode     gate.Mode         `json:"mode"`
 }
 
+// integration is the one that the world is about: care, or what a replay that
+// was kept said.
+func (s demoState) integration() string {
+	for id := range s.Tokens {
+		return id
+	}
+	return care
+}
+
 // demoUser is one fictional person of the demo.
 type demoUser struct {
 	Name string   `json:"name"`
@@ -72,6 +81,9 @@ func (c *demoCommand) Run(ctx context.Context) (err error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	w, state, err := openDemo(ctx, dir, c.Mode, c.timing, log, say, &open)
 	if err != nil {
+		return err
+	}
+	if _, err := w.app.snapshots.Take(ctx, gate.Job("demo"), w.integration); err != nil {
 		return err
 	}
 	ready := func() {
@@ -103,7 +115,9 @@ func openDemo(ctx context.Context, dir *dataDir, mode gate.Mode, t timing, log *
 			return nil, state, err
 		}
 	}
-	w, err := openWorld(ctx, dir, worldOptions{durable: true, snapshots: true, timing: t, log: log, say: say}, open)
+	w, err := openWorld(ctx, dir, worldOptions{
+		integration: state.integration(), durable: true, snapshots: true, timing: t, log: log, say: say,
+	}, open)
 	if err != nil {
 		return nil, state, err
 	}
@@ -123,10 +137,10 @@ func firstStart(ctx context.Context, w *world, mode gate.Mode, say *progress) (d
 	if err != nil {
 		return state, err
 	}
-	if _, err := w.play(ctx, trace.CareIncident(), care, mode, say); err != nil {
+	if _, err := w.play(ctx, trace.CareIncident(), mode, say); err != nil {
 		return state, err
 	}
-	return state, state.addToken(ctx, w, care)
+	return state, state.addToken(ctx, w)
 }
 
 // newDemoState creates the demo's people, all with one generated password.
@@ -146,8 +160,8 @@ func newDemoState(ctx context.Context, w *world, mode gate.Mode) (demoState, err
 	return state, nil
 }
 
-func (s demoState) addToken(ctx context.Context, w *world, integration string) (err error) {
-	s.Tokens[integration], err = w.app.gate.CreateToken(ctx, gate.Job("demo"), integration, "planning-agent")
+func (s demoState) addToken(ctx context.Context, w *world) (err error) {
+	s.Tokens[w.integration], err = w.app.gate.CreateToken(ctx, gate.Job("demo"), w.integration, "planning-agent")
 	return err
 }
 
@@ -177,7 +191,7 @@ Sluis is ready.
   Token     %s
   Records   %s (the simulated care record system)
   Data      %s
-`, l.consoleURL(), s.Users[0].Name, s.Password, l.agentsURL(), s.Tokens[care], w.recordsURL, w.dir.path)
+`, l.consoleURL(), s.Users[0].Name, s.Password, l.agentsURL(), s.Tokens[w.integration], w.recordsURL, w.dir.path)
 	if s.Mode == gate.ModeEnforce {
 		fmt.Fprint(out, `
 Look first at the dashboard: the repeat of 26 October is one dropped row, red

@@ -29,8 +29,9 @@ const (
 // stores as the world's own app: deliveries into the inbox, the agent's
 // mutations through admission, a snapshot at every quarter, the hash-pair scan
 // at night.
-func (w *world) play(ctx context.Context, tr *trace.Trace, integration string, mode gate.Mode, say *progress) (played, error) {
+func (w *world) play(ctx context.Context, tr *trace.Trace, mode gate.Mode, say *progress) (played, error) {
 	var out played
+	integration := w.integration
 	clock := gate.NewManualClock(tr.Meta.From)
 	w.clock.recorded.Store(clock)
 	defer w.clock.recorded.Store(nil)
@@ -40,7 +41,7 @@ func (w *world) play(ctx context.Context, tr *trace.Trace, integration string, m
 	if err != nil {
 		return out, err
 	}
-	if err := w.prepare(ctx, recorded.gate, tr, integration, mode); err != nil {
+	if err := w.prepare(ctx, recorded.gate, tr, mode); err != nil {
 		return out, err
 	}
 	say.line("playing %s in mode %s: %d steps", tr.Meta.Name, mode, len(tr.Steps))
@@ -54,7 +55,7 @@ func (w *world) play(ctx context.Context, tr *trace.Trace, integration string, m
 			return recorded.gate.Submit(ctx, agent, req)
 		},
 		Target: w.target, Clock: clock, Edit: trace.EditOver(w.recordsURL, "", w.target), Agent: agent.Name,
-		Tick:     func(ctx context.Context, at time.Time) error { return w.tick(ctx, recorded, integration, at, &out) },
+		Tick:     func(ctx context.Context, at time.Time) error { return w.tick(ctx, recorded, at, &out) },
 		Progress: say.step,
 	})
 	if err != nil {
@@ -69,23 +70,23 @@ func (w *world) play(ctx context.Context, tr *trace.Trace, integration string, m
 
 // prepare fills the record system, makes the integration, and adopts the
 // record system's state as the gate's baseline.
-func (w *world) prepare(ctx context.Context, g *gate.Gate, tr *trace.Trace, integration string, mode gate.Mode) error {
+func (w *world) prepare(ctx context.Context, g *gate.Gate, tr *trace.Trace, mode gate.Mode) error {
 	if err := w.system.Seed(tr.Seed()); err != nil {
 		return err
 	}
 	job := gate.Job("replay")
-	err := g.EnsureIntegration(ctx, job, gate.Integration{ID: integration, Name: "Care planning", Mode: mode, MaxSkew: 5 * time.Minute})
+	err := g.EnsureIntegration(ctx, job, gate.Integration{ID: w.integration, Name: "Care planning", Mode: mode, MaxSkew: 5 * time.Minute})
 	if err != nil {
 		return err
 	}
-	_, err = g.Baseline(ctx, job, integration)
+	_, err = g.Baseline(ctx, job, w.integration)
 	return err
 }
 
 // tick is a quarter of an hour on the recorded clock.
-func (w *world) tick(ctx context.Context, a *app, integration string, at time.Time, out *played) error {
+func (w *world) tick(ctx context.Context, a *app, at time.Time, out *played) error {
 	if _, ok := w.app.store.(noStore); !ok {
-		if _, err := a.snapshots.Take(ctx, gate.Job("snapshot"), integration); err != nil {
+		if _, err := a.snapshots.Take(ctx, gate.Job("snapshot"), w.integration); err != nil {
 			return err
 		}
 		out.Taken++
@@ -94,7 +95,7 @@ func (w *world) tick(ctx context.Context, a *app, integration string, at time.Ti
 	if local.Hour() != scanHour || local.Minute() != scanMinute {
 		return nil
 	}
-	found, err := a.gate.ScanPairs(ctx, gate.Job("pair-scan"), integration)
+	found, err := a.gate.ScanPairs(ctx, gate.Job("pair-scan"), w.integration)
 	out.Scan += found.Found
 	return err
 }

@@ -86,7 +86,7 @@ func (c *replayCommand) play(ctx context.Context, tr *trace.Trace, path string, 
 	var open stack
 	defer func() { err = errors.Join(err, open.close(context.WithoutCancel(ctx))) }()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	w, err := openWorld(ctx, dir, worldOptions{durable: keep, snapshots: keep, log: log, say: say}, &open)
+	w, err := openWorld(ctx, dir, worldOptions{integration: c.Integration, durable: keep, snapshots: keep, log: log, say: say}, &open)
 	if err != nil {
 		return got, err
 	}
@@ -96,10 +96,10 @@ func (c *replayCommand) play(ctx context.Context, tr *trace.Trace, path string, 
 			return got, err
 		}
 	}
-	if got, err = w.play(ctx, tr, c.Integration, c.Mode, say); err != nil || !keep {
+	if got, err = w.play(ctx, tr, c.Mode, say); err != nil || !keep {
 		return got, err
 	}
-	if err := state.addToken(ctx, w, c.Integration); err != nil {
+	if err := state.addToken(ctx, w); err != nil {
 		return got, err
 	}
 	return got, dir.writeJSON(demoFile, state)

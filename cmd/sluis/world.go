@@ -32,12 +32,13 @@ func mustZone(name string) *time.Location {
 
 // world is an app with the simulated care record system as its target.
 type world struct {
-	app        *app
-	dir        *dataDir
-	system     *sandbox.System
-	target     *target.HTTP
-	recordsURL string
-	clock      *worldClock
+	app         *app
+	dir         *dataDir
+	integration string
+	system      *sandbox.System
+	target      *target.HTTP
+	recordsURL  string
+	clock       *worldClock
 }
 
 // worldClock is the record system's clock: the recorded one while a trace is
@@ -54,17 +55,18 @@ func (c *worldClock) now() time.Time {
 }
 
 type worldOptions struct {
-	durable   bool // fsync on: what a demo is for is kept
-	snapshots bool // start the object store too
-	timing    timing
-	log       *slog.Logger
-	say       *progress
+	integration string // whose target the record system is
+	durable     bool   // fsync on: what a demo is for is kept
+	snapshots   bool   // start the object store too
+	timing      timing
+	log         *slog.Logger
+	say         *progress
 }
 
 // openWorld starts the private Postgres, the object store and the record
 // system in the data directory.
 func openWorld(ctx context.Context, dir *dataDir, o worldOptions, open *stack) (*world, error) {
-	w := &world{dir: dir, clock: &worldClock{}}
+	w := &world{dir: dir, clock: &worldClock{}, integration: o.integration}
 	o.say.line("starting a private PostgreSQL in %s", dir.file("postgres"))
 	pool, err := openDatabase(ctx, dir, o.durable, o.log, open)
 	if err != nil {
@@ -84,7 +86,7 @@ func openWorld(ctx context.Context, dir *dataDir, o worldOptions, open *stack) (
 	if err := w.openRecords(dir, o.log, open); err != nil {
 		return nil, err
 	}
-	p.targets = map[string]gate.Target{care: w.target}
+	p.targets = map[string]gate.Target{o.integration: w.target}
 	if p.clock, err = gate.NewSystemClock(ctx, gate.PoolTime{Pool: pool}); err != nil {
 		return nil, err
 	}
