@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 // fakeDesk is the gate as the desk sees it, in memory. It notes what it was
 // asked and complains with the gate's own errors.
 type fakeDesk struct {
+	mu         sync.Mutex
 	console    *webtest.Console
 	items      []gate.Item // newest first
 	filters    []gate.ItemFilter
@@ -39,12 +41,26 @@ type fakeDesk struct {
 	settled    []string
 }
 
+// change changes the fake while the console serves.
+func (f *fakeDesk) change(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
+
+func (f *fakeDesk) stateOf(id int64) (s gate.ItemState) {
+	f.change(func() { s = f.at(id).State })
+	return s
+}
+
 func (f *fakeDesk) Integration(_ context.Context, id string) (gate.Integration, error) {
 	return gate.Integration{ID: id, Name: "Care", Mode: gate.ModeShadow}, nil
 }
 
 func (f *fakeDesk) Signals(context.Context, string) ([]gate.Signal, error) {
-	return f.signals, f.signalErr
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.signals), f.signalErr
 }
 
 func (f *fakeDesk) Signal(context.Context, string) (gate.Signal, error) {
@@ -87,6 +103,8 @@ func (f *fakeDesk) selects(filter gate.ItemFilter, i gate.Item) bool {
 }
 
 func (f *fakeDesk) Items(_ context.Context, filter gate.ItemFilter) ([]gate.Item, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.filters = append(f.filters, filter)
 	var list []gate.Item
 	for _, i := range f.items {
@@ -98,6 +116,8 @@ func (f *fakeDesk) Items(_ context.Context, filter gate.ItemFilter) ([]gate.Item
 }
 
 func (f *fakeDesk) CountItems(_ context.Context, filter gate.ItemFilter) (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var n int64
 	for _, i := range f.items {
 		if f.selects(filter, i) {
@@ -117,6 +137,8 @@ func (f *fakeDesk) at(id int64) *gate.Item {
 }
 
 func (f *fakeDesk) Item(_ context.Context, id int64) (gate.Item, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if i := f.at(id); i != nil {
 		return *i, nil
 	}
@@ -124,6 +146,8 @@ func (f *fakeDesk) Item(_ context.Context, id int64) (gate.Item, error) {
 }
 
 func (f *fakeDesk) NextItem(_ context.Context, _ string, after int64) (next int64, position, total int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, i := range slices.Backward(f.items) {
 		if i.State != gate.ItemOpen {
 			continue
@@ -140,6 +164,8 @@ func (f *fakeDesk) NextItem(_ context.Context, _ string, after int64) (next int6
 }
 
 func (f *fakeDesk) decide(by gate.Actor, id, version int64, note string, state gate.ItemState) (gate.Item, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	i := f.at(id)
 	switch {
 	case i == nil:
@@ -163,6 +189,8 @@ func (f *fakeDesk) Reject(_ context.Context, by gate.Actor, id, version int64, n
 }
 
 func (f *fakeDesk) UndoRelease(_ context.Context, _ gate.Actor, id, version int64) (gate.Item, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	i := f.at(id)
 	if i.State != gate.ItemReleasing {
 		return gate.Item{}, &gate.DecidedError{What: "Q-" + strconv.FormatInt(id, 10), State: string(i.State), By: i.DecidedBy, At: i.DecidedAt}
@@ -309,11 +337,16 @@ func (f *fakeDesk) Verify(context.Context) (audit.Head, error) {
 
 var errDown = errors.New("connection refused")
 
-func deskConsole(t *testing.T, fake *fakeDesk) *webtest.Console {
+func deskConsole(t *testing.T, fake *fakeDesk, signIn ...handlers.SignIn) *webtest.Console {
 	t.Helper()
 	console := webtest.New(t, testdb.Pool(t), func(c *webtest.Console) []web.Route {
 		fake.console = c
-		return handlers.Desk(handlers.DeskDeps{Gate: fake, Snapshot: fake, Audit: fake, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		routes := handlers.Desk(handlers.DeskDeps{Gate: fake, Snapshot: fake, Audit: fake, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		for _, h := range signIn {
+			h.Accounts = c.Accounts
+			routes = append(routes, h.Routes()...)
+		}
+		return routes
 	}, func(config *web.Config) {
 		config.Integrations = func(context.Context) ([]string, error) { return []string{"care"}, nil }
 		config.Classify = handlers.Classify

@@ -571,9 +571,8 @@ func TestDeskSpeaksBothLanguages(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range fake.signals {
-		only := &fakeDesk{signals: []gate.Signal{s}, console: console}
-		*fake = *only
+	for _, s := range everySignal(console.Now()) {
+		fake.signals = []gate.Signal{s}
 		for _, lang := range []string{"en", "nl"} {
 			got := planner.Do(http.MethodGet, "/", nil, http.Header{"Accept-Language": {lang}})
 			if row := got.Text("#signal-" + s.ID); strings.Contains(row, "⟦") || strings.Contains(row, "no value") {

@@ -399,8 +399,13 @@ func dropTable(rows []DropRow) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-			} else {
+			} else if r.Enforced {
 				templ_7745c5c3_Err = StateMark(Mark{Tone: "crit", Text: i18n.T(ctx, "drops.unseen")}).Render(ctx, templ_7745c5c3_Buffer)
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+			} else {
+				templ_7745c5c3_Err = StateMark(Mark{Tone: "warn", Text: i18n.T(ctx, "drops.unseen")}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
