@@ -277,7 +277,7 @@ func (r recovery) rollbackStream(c *web.Context) error {
 			if err != nil {
 				return err
 			}
-			u.Body = &body
+			u.Body, u.Banners = &body, r.banners(ctx, c, now)
 		}
 		if err := send("", views.RollbackLive(u)); err != nil {
 			return err
@@ -285,6 +285,22 @@ func (r recovery) rollbackStream(c *web.Context) error {
 		seen = seenOf(now)
 		return nil
 	})
+}
+
+// banners are the notices of every page as they are after a rollback has moved
+// on; none where they cannot be read, so that the page keeps its own.
+func (r recovery) banners(ctx context.Context, c *web.Context, rb snapshots.Rollback) []views.Banner {
+	switch rb.State {
+	case snapshots.RollbackApplying, snapshots.RollbackStopped, snapshots.RollbackApplied:
+	default:
+		return nil
+	}
+	i, err := r.gate.Integration(ctx, rb.Integration)
+	if err != nil {
+		r.failed(ctx, c, "integration", err)
+		return nil
+	}
+	return append(modeBanners(ctx, i), rollbackBanner(ctx, rb))
 }
 
 // seenMoves reports whether a page that shows this state may be renewed.

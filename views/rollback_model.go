@@ -43,7 +43,6 @@ type RollbackStatus struct {
 	Differ   bool
 	Names    []string // entities that differ
 	Closed   string   // what a redelivery will meet
-	Waits    string   // rows whose outcome is not known yet
 	ShowHref string   // the page as it is now, when this one is out of date
 	Banner   string   // tone of the whole line, "" for none
 }
@@ -133,9 +132,10 @@ type RollbackGroupPage struct {
 
 // RollbackUpdate is what an event stream renews on the page of a rollback.
 type RollbackUpdate struct {
-	Page   Page
-	Status RollbackStatus
-	Body   *RollbackPage // the rest, when the state has changed
+	Page    Page
+	Status  RollbackStatus
+	Body    *RollbackPage // the rest, when the state has changed
+	Banners []Banner      // the notices of every page, when the state has changed
 }
 
 func pressed(on bool) string {
