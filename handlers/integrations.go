@@ -45,6 +45,7 @@ func (r recovery) integrationsPage(c *web.Context, status int, typed switchForm)
 		return err
 	}
 	p := views.IntegrationsPage{Page: c.Page("integrations.title", "integrations"), Empty: views.Empty{Text: c.T("integrations.none")}, Conflict: typed.conflict}
+	p.Page.Path = link(c.Integration(), "/integrations") // also in answer to a post
 	for _, i := range list {
 		p.List = append(p.List, integrationView(c, i, typed))
 	}

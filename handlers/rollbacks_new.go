@@ -51,6 +51,7 @@ func (r recovery) newRollbackPage(c *web.Context, status int, seq int64, typed p
 		Action: link(integration, "/rollbacks"), Note: typed.note, Left: typed.left, Error: typed.failure, Conflict: typed.conflict,
 		Disabled: plannersOnly(c),
 	}
+	p.Page.Path = link(integration, "/rollbacks/new", "snapshot", itoa(seq)) // also in answer to a post
 	good, reason, err := r.snapshots.LastGood(ctx, integration)
 	if err != nil && !errors.Is(err, gate.ErrNotFound) {
 		return err

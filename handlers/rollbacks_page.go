@@ -49,7 +49,7 @@ func (r recovery) rollbackPage(c *web.Context, status int, id int64, v planView)
 		return err
 	}
 	p.Page = c.Page("rollback.title", "rollback", "Name", rollbackName(id))
-	p.Page.Integration = rb.Integration
+	p.Page.Integration, p.Page.Path = rb.Integration, link(rb.Integration, rollbackPath(id)) // also in answer to a post
 	p.Page.LiveURL = link(rb.Integration, "/stream/rollbacks/"+strconv.FormatInt(id, 10), "seen", seenOf(rb))
 	p.Conflict, p.Error, p.Typed = v.conflict, v.failure, v.note
 	if len(v.moved) > 0 {
