@@ -1,7 +1,6 @@
 package handlers_test
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,8 +13,6 @@ import (
 	"sluis/handlers"
 	"sluis/migrations/testdb"
 	"sluis/snapshots"
-	"sluis/views"
-	"sluis/views/i18n"
 	"sluis/web"
 	"sluis/web/webtest"
 )
@@ -350,114 +347,5 @@ func TestChoiceGroupAndCSV(t *testing.T) {
 	}
 	if got := planner.Get("/rollbacks").Text("tbody tr"); !strings.HasPrefix(got, "R-5◆ Waits for approval dubbele nacht2 correctionsS-care-21") {
 		t.Errorf("list %q", got)
-	}
-}
-
-func TestSnapshotPages(t *testing.T) {
-	fake := badNight()
-	fake.list[0].PrevHash = [32]byte{9} // 22 does not follow 21
-	fake.list[1].VerifiedAt = webtest.Start
-	console := recoveryConsole(t, fake)
-	page := console.As(t, web.OnCall).Get("/snapshots")
-	var rows []string
-	for _, tr := range page.Doc.Find("tbody tr").EachIter() {
-		line := tr.Find("th").Text() + " " + tr.Find("td").Eq(2).Text() + " " + tr.Find("td .st").Text()
-		rows = append(rows, strings.Join(strings.Fields(line), " "))
-	}
-	want := []string{"S-care-22 +100 ▲ broken", "S-care-21 ● last good +100 ● whole", "S-care-20 – ? not verified yet"}
-	if diff := cmp.Diff(want, rows); diff != "" {
-		t.Errorf("rows (-want +got):\n%s", diff)
-	}
-	if got := page.Text("#snapshot-chain"); !strings.HasPrefix(got, "▲ Act now number 20") {
-		t.Errorf("chain %q", got)
-	}
-	if got := page.Text("#why"); !strings.HasPrefix(got, "Snapshot 21 is the last good one") {
-		t.Errorf("why %q", got)
-	}
-	oncall := console.As(t, web.OnCall)
-	for _, path := range []string{"/snapshots/take?i=care", "/snapshots/verify?i=care"} {
-		if got := oncall.Post(path, nil); got.Status != http.StatusSeeOther || got.Header.Get("Location") != "/snapshots?i=care" {
-			t.Errorf("%s: %d", path, got.Status)
-		}
-	}
-	checkAsked(t, fake, "take care by oncall", "verify care by oncall")
-	one := oncall.Get("/snapshots/21")
-	if got := one.Text("section[aria-labelledby=positions]"); !strings.Contains(got, "M-210") || !strings.Contains(got, "15"+strings.Repeat("0", 62)) {
-		t.Errorf("positions %q", got)
-	}
-	if one.Doc.Find("a[rel=prev][href^='/snapshots/20']").Length() != 1 || one.Doc.Find("a[rel=next][href^='/snapshots/22']").Length() != 1 {
-		t.Error("the neighbours are not linked")
-	}
-	if csv := oncall.Get("/snapshots.csv"); strings.Count(csv.Body, "\r\n") != 4 {
-		t.Errorf("csv %q", csv.Body)
-	}
-	fake.do(func() { fake.broken = errRecoveryDown })
-	if got := oncall.Get("/snapshots").Text("#snapshot-chain"); !strings.HasPrefix(got, "? No data") {
-		t.Errorf("unreadable chain %q", got)
-	}
-}
-
-func TestIntegrations(t *testing.T) {
-	fake := badNight()
-	console := recoveryConsole(t, fake)
-	planner, admin := console.As(t, web.Planner), console.As(t, web.Admin)
-	page := planner.Get("/integrations")
-	form := formOf(t, page, "#mode-care")
-	if page.Doc.Find("#freeze-care button[disabled]").Length() != 1 || page.Doc.Find("#mode-care input[value=off][checked]").Length() != 1 {
-		t.Errorf("forms: %s", page.Text("#care"))
-	}
-	got := planner.Post("/integrations/care/mode?i=care", with(form, "mode", "enforce", "note", ""))
-	if got.Status != http.StatusUnprocessableEntity || got.Text("#mode-care .error") == "" || got.Doc.Find("#mode-care input[value=enforce][checked]").Length() != 1 {
-		t.Errorf("without a note: %d", got.Status)
-	}
-	if got = planner.Post("/integrations/care/mode?i=care", with(form, "note", "na de nacht")); got.Header.Get("Location") != "/integrations?i=care" {
-		t.Errorf("switch: %d", got.Status)
-	}
-	if got = planner.Post("/integrations/care/freeze?i=care", with(form, "frozen", "yes")); got.Status != http.StatusForbidden {
-		t.Errorf("a planner's freeze: %d", got.Status)
-	}
-	admin.Post("/integrations/care/freeze?i=care", form)
-	checkAsked(t, fake, `mode care enforce 4 "na de nacht" by planner`, `frozen care true 4 "na de nacht" by admin`)
-	fake.do(func() { fake.refuse = &gate.DecidedError{What: "care", State: "shadow", By: "piet", At: webtest.Start} })
-	got = planner.Post("/integrations/care/mode?i=care", form)
-	if got.Status != http.StatusConflict || !strings.Contains(got.Text("#conflict"), "care was switched by piet at 2025-10-26 02:13:00 +01:00") || got.Text("#mode-note-care") != "na de nacht" {
-		t.Errorf("lost race: %d %q", got.Status, got.Text("#conflict"))
-	}
-	if got = planner.Post("/integrations/care/mode?i=care", with(form, "mode", "loud")); got.Status != http.StatusBadRequest {
-		t.Errorf("unknown mode: %d", got.Status)
-	}
-}
-
-func TestChrome(t *testing.T) {
-	fake := badNight()
-	fake.counts, fake.integrations[0].Frozen = 7, true
-	fake.open = []gate.MutationRecord{{State: gate.InFlight, ReservedAt: webtest.Start}, {State: gate.InFlight, ReservedAt: webtest.Start.Add(-3 * time.Minute)}, {State: gate.Manual}}
-	fake.rollback.State, fake.rollback.ApprovedBy, fake.rollback.AppliedAt = snapshots.RollbackApplied, "anna", webtest.Start
-	fake.banner = &fake.rollback
-	ctx := i18n.Context(context.Background(), "nl", nil, webtest.Start)
-	got, err := handlers.Chrome(ctx, fake, fake, "care")
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := views.Count{N: 7, Known: true}
-	if diff := cmp.Diff(map[string]views.Count{"quarantine": known, "pairs": known, "inflight": {N: 2, Known: true}}, got.Counts); diff != "" {
-		t.Errorf("counts (-want +got):\n%s", diff)
-	}
-	var lines []string
-	for _, b := range got.Banners {
-		lines = append(lines, string(b.Tone)+" "+b.Text+" "+b.Href)
-	}
-	want := []string{
-		"warn care is bevroren: alles wat binnenkomt wordt vastgehouden. /integrations?i=care",
-		"warn De poort staat uit voor care: herhalingen worden opnieuw uitgevoerd. /integrations?i=care",
-		"ok R-5 is uitgevoerd op 2025-10-26 02:13:00 +01:00, met akkoord van anna: 2 correcties. /rollbacks/5?i=care",
-	}
-	if diff := cmp.Diff(want, lines); diff != "" {
-		t.Errorf("banners (-want +got):\n%s", diff)
-	}
-	fake.broken = errRecoveryDown
-	got, err = handlers.Chrome(ctx, fake, fake, "care")
-	if err == nil || got.Counts["quarantine"].Known || !got.Counts["pairs"].Known {
-		t.Errorf("what fails is not known: %v %+v", err, got.Counts)
 	}
 }
