@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"sluis/gate"
 	"sluis/snapshots"
@@ -305,10 +306,6 @@ func (r recovery) banners(ctx context.Context, c *web.Context, rb snapshots.Roll
 
 // seenMoves reports whether a page that shows this state may be renewed.
 func seenMoves(seen string) bool {
-	for _, s := range []snapshots.RollbackState{snapshots.RollbackPlanning, snapshots.RollbackApproved, snapshots.RollbackApplying} {
-		if len(seen) > len(s) && seen[:len(s)+1] == string(s)+"-" {
-			return true
-		}
-	}
-	return false
+	state, _, _ := strings.Cut(seen, "-")
+	return moves(snapshots.RollbackState(state))
 }
