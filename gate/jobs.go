@@ -34,10 +34,6 @@ type reconcileArgs struct {
 
 func (reconcileArgs) Kind() string { return "gate_reconcile" }
 
-func (reconcileArgs) InsertOpts() river.InsertOpts {
-	return river.InsertOpts{MaxAttempts: 1, UniqueOpts: once}
-}
-
 type releaseArgs struct {
 	Item int64 `json:"item"`
 }
@@ -47,10 +43,6 @@ func (releaseArgs) Kind() string { return "gate_release" }
 type sweepArgs struct{}
 
 func (sweepArgs) Kind() string { return "gate_release_sweep" }
-
-func (sweepArgs) InsertOpts() river.InsertOpts {
-	return river.InsertOpts{MaxAttempts: 1, UniqueOpts: once}
-}
 
 type scanArgs struct {
 	Integration string    `json:"integration" river:"unique"`
@@ -69,6 +61,14 @@ var once = river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{
 	rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable,
 	rivertype.JobStateRunning, rivertype.JobStateScheduled,
 }}
+
+// oncePer keeps periodic work to one job in each period. It does not ask
+// whether an earlier one runs: the job of a process that was killed stays
+// "running" until it is rescued, and must not keep the next period waiting.
+// Rounds that overlap are harmless, by the fence of each row.
+func oncePer(period time.Duration) *river.InsertOpts {
+	return &river.InsertOpts{MaxAttempts: 1, UniqueOpts: river.UniqueOpts{ByArgs: true, ByPeriod: period}}
+}
 
 type reconcileWorker struct {
 	river.WorkerDefaults[reconcileArgs]
@@ -143,13 +143,15 @@ func (g *Gate) Workers(workers *river.Workers) {
 func (g *Gate) PeriodicJobs() []*river.PeriodicJob {
 	jobs := []*river.PeriodicJob{
 		river.NewPeriodicJob(river.PeriodicInterval(sweepEvery),
-			func() (river.JobArgs, *river.InsertOpts) { return sweepArgs{}, nil },
+			func() (river.JobArgs, *river.InsertOpts) { return sweepArgs{}, oncePer(sweepEvery) },
 			&river.PeriodicJobOpts{RunOnStart: true}),
 	}
 	for _, integration := range slices.Sorted(maps.Keys(g.targets)) {
 		jobs = append(jobs,
 			river.NewPeriodicJob(river.PeriodicInterval(g.cfg.ReconcileEvery),
-				func() (river.JobArgs, *river.InsertOpts) { return reconcileArgs{integration}, nil },
+				func() (river.JobArgs, *river.InsertOpts) {
+					return reconcileArgs{integration}, oncePer(g.cfg.ReconcileEvery)
+				},
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(nightly,
 				func() (river.JobArgs, *river.InsertOpts) {

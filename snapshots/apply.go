@@ -142,11 +142,33 @@ func (a *applier) markSending(ctx context.Context, w *Row) error {
 	return nil
 }
 
-// send hands the row to the gate. An uncertain outcome is looked up at once.
-// What cannot be asked of the gate for good is told as a refusal, so that a
-// person sees it.
+// send hands the row to the gate. An uncertain outcome is looked up at once;
+// where the look-up proves that the target has not applied it, as after a
+// crash between reserving and sending, it is sent again. What cannot be asked
+// of the gate for good is told as a refusal, so that a person sees it.
 func (a *applier) send(ctx context.Context, w *Row, ifVersion *int64) (gate.Decision, error) {
-	d, err := a.gate.Compensate(ctx, a.by, gate.Compensation{
+	d, uncertain, err := a.sendOnce(ctx, w, ifVersion)
+	if err != nil || !uncertain {
+		return d, err
+	}
+	looked, err := a.gate.Recheck(ctx, d.MutationID)
+	switch {
+	case errors.Is(err, gate.ErrInFlight):
+		return d, nil
+	case err != nil:
+		return d, err
+	case looked.State == gate.StRefused:
+		d, _, err = a.sendOnce(ctx, w, ifVersion)
+		return d, err
+	}
+	d.State, d.Detail = looked.State, looked.Detail
+	return d, nil
+}
+
+// sendOnce is one call of the gate; uncertain says that its outcome can be
+// looked up.
+func (a *applier) sendOnce(ctx context.Context, w *Row, ifVersion *int64) (d gate.Decision, uncertain bool, err error) {
+	d, err = a.gate.Compensate(ctx, a.by, gate.Compensation{
 		Integration: a.rb.Integration, RollbackID: a.rb.ID, Row: w.Row, PlanHash: a.rb.Hash,
 		Mutation:  gate.Mutation{Op: w.Op, Type: w.EntityType, ID: w.EntityID, Subject: w.Subject, Body: w.Body},
 		IfVersion: ifVersion,
@@ -154,20 +176,11 @@ func (a *applier) send(ctx context.Context, w *Row, ifVersion *int64) (gate.Deci
 	switch {
 	case err == nil || errors.Is(err, gate.ErrInFlight):
 	case errors.Is(err, gate.ErrMalformed):
-		return gate.Decision{State: gate.StRefused, Detail: err.Error()}, nil
+		return gate.Decision{State: gate.StRefused, Detail: err.Error()}, false, nil
 	default:
-		return d, err
+		return d, false, err
 	}
-	if d.MutationID != 0 && (d.State == gate.InFlight || d.State == gate.Unknown || d.State == gate.Manual) {
-		looked, err := a.gate.Recheck(ctx, d.MutationID)
-		if err != nil && !errors.Is(err, gate.ErrInFlight) {
-			return d, err
-		}
-		if err == nil {
-			d.State, d.Detail = looked.State, looked.Detail
-		}
-	}
-	return d, nil
+	return d, d.MutationID != 0 && (d.State == gate.InFlight || d.State == gate.Unknown || d.State == gate.Manual), nil
 }
 
 // settle turns what the gate knows into the row's state.

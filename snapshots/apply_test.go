@@ -156,6 +156,25 @@ func TestApplyLooksUpWhatItCannotKnow(t *testing.T) {
 	wantEqual(t, "live", "V-000001 V-000003 V-000005", u.liveIDs())
 }
 
+// TestApplySendsAgainWhatWasProvedAbsent: the target fails before it applies a
+// row, so that nobody knows until it is asked; then the row is sent again.
+func TestApplySendsAgainWhatWasProvedAbsent(t *testing.T) {
+	u := newUndoing(t)
+	rb := u.approved(u.planned(u.repeat()))
+	failing := sandbox.Fault{Kind: sandbox.ErrorBefore, Count: 1, Match: sandbox.Match{Op: "delete"}}
+	if err := u.System.SetFaults([]sandbox.Fault{failing}); err != nil {
+		t.Fatal(err)
+	}
+	if rb = u.run(rb.ID); rb.State != RollbackApplied {
+		t.Errorf("rollback is %s (%s)", rb.State, rb.Error)
+	}
+	wantEqual(t, "live", "V-000001 V-000003 V-000005", u.liveIDs())
+	if n := u.query(`select count(*) from reservations where attempt = 2`); n != 1 {
+		t.Errorf("%d rows were sent again, want 1", n)
+	}
+	u.CheckInvariants()
+}
+
 // waitingGate answers as a gate does whose send is under way elsewhere.
 type waitingGate struct{ *gate.Gate }
 
