@@ -33,7 +33,7 @@ func (g *Gate) admit(ctx context.Context, a attempt) (Decision, *pending, error)
 		return g.admitForward(ctx, a, s, r, d, now)
 	case enforced && r.retry:
 		g.countAlone(ctx, a.req.Integration, now, countConflict)
-		return d, nil, fmt.Errorf("M-%d: %w", s.reserved.mutationID, ErrInFlight)
+		return d, nil, fmt.Errorf("mutation M-%d: %w", s.reserved.mutationID, ErrInFlight)
 	case enforced:
 		d, err = g.refuse(ctx, a, s, r, d, now)
 		return d, nil, err

@@ -42,7 +42,6 @@ type ruling struct {
 	detail  string
 	retry   bool // the key is in flight: 409
 	reserve bool // a refused key is reserved again
-	item    int64
 }
 
 func forward() ruling { return ruling{verdict: Forward} }

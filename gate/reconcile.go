@@ -65,7 +65,7 @@ func (g *Gate) Recheck(ctx context.Context, mutationID int64) (Decision, error) 
 	for _, p := range found {
 		if p.state == InFlight && g.clock.Now().Sub(p.reservedAt) <= g.cfg.SendTimeout {
 			return Decision{Verdict: Drop, Reason: ReasonReplay, Key: p.key, State: InFlight, MutationID: mutationID},
-				fmt.Errorf("M-%d: %w", mutationID, ErrInFlight)
+				fmt.Errorf("mutation M-%d: %w", mutationID, ErrInFlight)
 		}
 		target, err := g.Target(p.integration)
 		if err != nil {
@@ -181,9 +181,9 @@ func (g *Gate) whyNotSettled(ctx context.Context, mutationID int64, cause error)
 	case err != nil && unreachable(err):
 		return storeError(err)
 	case err != nil:
-		return fmt.Errorf("M-%d: %w: %w", mutationID, ErrNotFound, cause)
+		return fmt.Errorf("mutation M-%d: %w: %w", mutationID, ErrNotFound, cause)
 	case e.By == "":
-		return fmt.Errorf("M-%d is %s and has moved: %w", mutationID, e.State, ErrStale)
+		return fmt.Errorf("mutation M-%d is %s and has moved: %w", mutationID, e.State, ErrStale)
 	}
 	e.What = mutationName(mutationID)
 	return &e

@@ -38,7 +38,7 @@ func (g *Gate) forwardReleased(ctx context.Context, by Actor, m MutationRecord, 
 		}
 		return g.sendAndSettle(ctx, target, d, *p)
 	}
-	return Decision{Key: a.natural, State: InFlight}, fmt.Errorf("Q-%d: %w", item, ErrInFlight)
+	return Decision{Key: a.natural, State: InFlight}, fmt.Errorf("item Q-%d: %w", item, ErrInFlight)
 }
 
 // admitReleased reserves a released mutation's key, or answers from the row
@@ -61,7 +61,7 @@ func (g *Gate) admitReleased(ctx context.Context, a attempt) (Decision, *pending
 	d.Verdict, d.Reason, d.Detail = r.verdict, r.reason, r.detail
 	d.State, d.ExternalRef, d.MutationID = s.reserved.state, s.reserved.ref, s.reserved.mutationID
 	if r.retry {
-		return d, nil, fmt.Errorf("M-%d: %w", d.MutationID, ErrInFlight)
+		return d, nil, fmt.Errorf("mutation M-%d: %w", d.MutationID, ErrInFlight)
 	}
 	return d, nil, nil
 }

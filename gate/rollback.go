@@ -90,7 +90,7 @@ func (g *Gate) Compensate(ctx context.Context, by Actor, c Compensation) (Decisi
 		}
 		return g.sendAndSettle(ctx, target, d, *p)
 	}
-	return Decision{Key: a.natural, State: InFlight}, fmt.Errorf("R-%d row %d: %w", c.RollbackID, c.Row, ErrInFlight)
+	return Decision{Key: a.natural, State: InFlight}, fmt.Errorf("rollback R-%d row %d: %w", c.RollbackID, c.Row, ErrInFlight)
 }
 
 // compensationKey is a function of the approved plan and the row alone.
@@ -112,14 +112,14 @@ func (g *Gate) admitCompensation(ctx context.Context, a attempt) (Decision, *pen
 	case known == nil:
 		return g.admitForward(ctx, a, s, forward(), d, now)
 	case known.fingerprint != a.fingerprint:
-		return d, nil, fmt.Errorf("R-%d row %d was sent before with another body: %w", a.rollback, a.row, ErrStale)
+		return d, nil, fmt.Errorf("rollback R-%d row %d was sent before with another body: %w", a.rollback, a.row, ErrStale)
 	case known.state == StRefused:
 		return g.admitForward(ctx, a, s, ruling{verdict: Forward, reserve: true}, d, now)
 	}
 	d.Verdict, d.Reason = Drop, ReasonReplay
 	d.State, d.ExternalRef, d.MutationID = known.state, known.ref, known.mutationID
 	if known.state == InFlight {
-		return d, nil, fmt.Errorf("R-%d row %d: %w", a.rollback, a.row, ErrInFlight)
+		return d, nil, fmt.Errorf("rollback R-%d row %d: %w", a.rollback, a.row, ErrInFlight)
 	}
 	return d, nil, nil
 }

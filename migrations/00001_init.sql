@@ -298,6 +298,7 @@ create table snapshots (
   primary key (integration, seq)
 );
 create index snapshots_by_time on snapshots (integration, taken_at);
+create index snapshots_damaged on snapshots (integration, seq) where verify_error <> '';
 
 create table rollbacks (
   id           bigint generated always as identity primary key,

@@ -605,6 +605,8 @@ CREATE INDEX sessions_by_user ON public.sessions USING btree (user_id);
 
 CREATE INDEX snapshots_by_time ON public.snapshots USING btree (integration, taken_at);
 
+CREATE INDEX snapshots_damaged ON public.snapshots USING btree (integration, seq) WHERE (verify_error <> ''::text);
+
 CREATE TRIGGER audit_links_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_links FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER audit_records_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_records FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
