@@ -118,21 +118,22 @@ func (r *bucketReader) list(ctx context.Context, folder string) error {
 	if r.listed[folder] {
 		return nil
 	}
+	found := map[string]sealedObject{} // of this listing alone: another may have met the same keys
 	for o, err := range r.store.Versions(ctx, folder) {
 		if err != nil {
 			return fmt.Errorf("list the bucket: %w", err)
 		}
-		_, above := r.sealed[o.Key]
+		_, above := found[o.Key]
 		switch {
 		case !o.DeleteMarker:
-			r.sealed[o.Key] = sealedObject{o.VersionID, above}
+			found[o.Key] = sealedObject{o.VersionID, above}
 		case !above:
-			r.sealed[o.Key] = sealedObject{covered: true}
+			found[o.Key] = sealedObject{covered: true}
 		}
 	}
-	for key, o := range r.sealed {
-		if o.version == "" { // nothing but delete markers
-			delete(r.sealed, key)
+	for key, o := range found {
+		if o.version != "" { // else nothing but delete markers
+			r.sealed[key] = o
 		}
 	}
 	r.listed[folder] = true

@@ -297,6 +297,21 @@ type fixedLock struct {
 
 func (r fixedLock) Lock(context.Context, string) (Lock, error) { return r.lock, nil }
 
+// TestListingTwiceHidesNothing: a reader that has listed the whole bucket, to
+// find its chains, must not take the same keys for later versions.
+func TestListingTwiceHidesNothing(t *testing.T) {
+	f := chainOf(t, 2)
+	r := BucketReader(f.store)
+	chains, err := ChainsIn(t.Context(), r)
+	if err != nil || len(chains) != 1 {
+		t.Fatalf("chains %v, %v", chains, err)
+	}
+	report, err := VerifyOffline(t.Context(), r, f.keys.VerifierKey(), VerifyOptions{Integration: chains[0], Now: time.Now()})
+	if err != nil || !report.Good() || report.Locks != FindingGood {
+		t.Errorf("report %+v, %v", report, err)
+	}
+}
+
 func TestNoChainIsNoGoodChain(t *testing.T) {
 	keys, _, err := GenerateKeys("test")
 	if err != nil {

@@ -101,7 +101,12 @@ func startDemo(t *testing.T, data string, args ...string) *process {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.kill)
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() && p.log.Len() > 0 {
+			t.Logf("what this process logged:\n%s", p.log)
+		}
+	})
 	lines := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(out).ReadString('\n')

@@ -148,6 +148,9 @@ func (c *verifyCommand) recordedHeads(ctx context.Context) (map[string]*snapshot
 	return snapshots.RecordedHeads(ctx, conn)
 }
 
+// mostProblems is how many problems a report for people lists.
+const mostProblems = 20
+
 func printReport(w io.Writer, r snapshots.Report, asJSON bool) error {
 	if asJSON {
 		if err := json.NewEncoder(w).Encode(r); err != nil {
@@ -165,7 +168,11 @@ func printReport(w io.Writer, r snapshots.Report, asJSON bool) error {
 	} {
 		fmt.Fprintf(w, "  %-16s %s\n", f.what, f.finding)
 	}
-	for _, p := range r.Problems {
+	for i, p := range r.Problems {
+		if i == mostProblems {
+			fmt.Fprintf(w, "  ! and %d more: --json lists them all\n", len(r.Problems)-i)
+			break
+		}
 		fmt.Fprintf(w, "  ! %s at %d: %s\n", p.Kind, p.Seq, p.What)
 	}
 	return nil

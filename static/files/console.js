@@ -56,7 +56,8 @@ function tick() {
 
 function countDown(element) {
   const left = Math.ceil((Date.parse(element.dataset.until) - serverNow()) / 1000);
-  write(element, left > 0 ? forms.in_s.replace('N', left) : forms.now);
+  if (left > 120) write(element, distance(Date.parse(element.dataset.until)));
+  else write(element, left > 0 ? forms.in_s.replace('N', left) : forms.now);
   if (left > 0 || element.dataset.elapsed === element.dataset.until) return;
   element.dataset.elapsed = element.dataset.until;
   element.dispatchEvent(new CustomEvent('elapsed', { bubbles: true }));
