@@ -13,14 +13,15 @@ type seen struct {
 	frozen  bool
 	maxSkew time.Duration
 
-	event    bool // the event is in the inbox or was claimed
-	state    string
-	run      string
-	claimed  bool
-	closed   bool
-	firstAt  time.Time // when the event first arrived
-	tombOf   int64     // rollback that closed the natural key, 0 when none
-	reserved *reservation
+	event      bool // the event is in the inbox or was claimed
+	state      string
+	run        string
+	claimed    bool
+	closed     bool
+	firstAt    time.Time // when the event first arrived
+	tombOf     int64     // rollback that closed the natural key, 0 when none
+	rolledBack int64     // rollback that closed the event, 0 when none
+	reserved   *reservation
 }
 
 // reservation is the narrow row of a key.

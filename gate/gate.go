@@ -114,11 +114,8 @@ func storeError(err error) error {
 func unreachable(err error) bool {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
-		switch {
-		case pgErr.Code[:2] == "08", pgErr.Code[:2] == "53", pgErr.Code[:2] == "57" && pgErr.Code != "57014", pgErr.Code == "58030":
-			return true
-		}
-		return false
+		class := pgErr.Code[:min(2, len(pgErr.Code))]
+		return class == "08" || class == "53" || class == "57" && pgErr.Code != "57014" || pgErr.Code == "58030"
 	}
 	var connErr *pgconn.ConnectError
 	var netErr net.Error

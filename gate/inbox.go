@@ -60,6 +60,8 @@ func (g *Gate) Receive(ctx context.Context, by Actor, integration string, raw []
 		return Receipt{}, fmt.Errorf("integration %q has no source: %w", integration, ErrNotFound)
 	}
 	a := readArrival(integration, source, raw)
+	ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
 	for range admitTries {
 		r, err := g.receive(ctx, by, a)
 		if errors.Is(err, errRace) {

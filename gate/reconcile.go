@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,14 +28,19 @@ func (g *Gate) Reconcile(ctx context.Context, integration string) (Reconciled, e
 	if err != nil {
 		return done, err
 	}
+	var errs []error
 	for _, p := range due {
 		state, err := g.resolve(ctx, target, p)
-		if err != nil {
-			return done, err
+		if errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
+			return done, errors.Join(append(errs, err)...)
+		}
+		if err != nil { // one row that cannot be settled keeps no other waiting
+			errs = append(errs, err)
+			continue
 		}
 		done.add(state)
 	}
-	return done, nil
+	return done, errors.Join(errs...)
 }
 
 func (r *Reconciled) add(s State) {

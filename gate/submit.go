@@ -43,7 +43,7 @@ func (g *Gate) Submit(ctx context.Context, by Actor, req Request) (Decision, err
 		work.natural = NaturalKey(req.Integration, req.Event, req.Effect)
 	}
 	for range admitTries {
-		d, p, err := g.admit(ctx, work)
+		d, p, err := g.admitWithin(ctx, work)
 		if errors.Is(err, errRace) {
 			continue
 		}
@@ -53,6 +53,16 @@ func (g *Gate) Submit(ctx context.Context, by Actor, req Request) (Decision, err
 		return g.sendAndSettle(ctx, target, d, *p)
 	}
 	return Decision{Key: work.natural, State: InFlight}, fmt.Errorf("too many callers send this key at once: %w", ErrInFlight)
+}
+
+// storeLimit bounds the store's part of one admission: an agent is told
+// "unavailable" rather than left waiting for a connection.
+const storeLimit = 10 * time.Second
+
+func (g *Gate) admitWithin(ctx context.Context, a attempt) (Decision, *pending, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
+	return g.admit(ctx, a)
 }
 
 // attempt is one request on its way through admission.
