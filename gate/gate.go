@@ -109,13 +109,17 @@ func storeError(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// unreachable reports whether err says that Postgres could not be reached or
-// is going away, by code and by type.
+// unreachable reports whether err says that Postgres could not be reached, is
+// going away, or gave up this transaction for another's sake (class 40, a
+// deadlock), by code and by type: the caller comes back with the same.
 func unreachable(err error) bool {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
 		class := pgErr.Code[:min(2, len(pgErr.Code))]
-		return class == "08" || class == "53" || class == "57" && pgErr.Code != "57014" || pgErr.Code == "58030"
+		return class == "08" || class == "40" || class == "53" || class == "57" && pgErr.Code != "57014" || pgErr.Code == "58030"
+	}
+	if errors.Is(err, context.Canceled) { // the caller went away, not the store
+		return false
 	}
 	var connErr *pgconn.ConnectError
 	var netErr net.Error
