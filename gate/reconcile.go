@@ -120,10 +120,11 @@ func (g *Gate) dueForLookUp(ctx context.Context, integration string) ([]pending,
 }
 
 // resolve takes the row over under a new fence, asks the target, and settles.
-// The slow worker that held the old fence can settle nothing afterwards.
+// The slow worker that held the old fence can settle nothing afterwards. The
+// version stays: what a person saw of the row has not changed.
 func (g *Gate) resolve(ctx context.Context, target Target, p pending) (State, error) {
 	tag, err := g.pool.Exec(ctx, `
-		update reservations set fence = fence + 1, version = version + 1, last_look_at = $4
+		update reservations set fence = fence + 1, last_look_at = $4
 		where key = $1 and fence = $2 and state = $3`, p.key[:], p.fence, p.state, g.clock.Now())
 	if err != nil {
 		return p.state, storeError(fmt.Errorf("take over M-%d: %w", p.mutationID, err))
@@ -135,7 +136,7 @@ func (g *Gate) resolve(ctx context.Context, target Target, p pending) (State, er
 	lookCtx, cancel := context.WithTimeout(ctx, g.cfg.SendTimeout)
 	answer := target.LookUp(lookCtx, p.key, p.reservedAt)
 	cancel()
-	s, ok := settlementOfLookUp(answer, p.state)
+	s, ok := settlementOfLookUp(answer, p)
 	if !ok {
 		return p.state, nil
 	}
@@ -167,14 +168,17 @@ func (g *Gate) SettleByHand(ctx context.Context, by Actor, mutationID, version i
 		if ref == "" && p.mutation.ID == "" {
 			return fmt.Errorf("say what the target calls it: the external reference is missing: %w", ErrMalformed)
 		}
+		if len(ref) > maxName || !cleanText(ref) {
+			return fmt.Errorf("the external reference is longer than %d bytes, holds a control character or is not UTF-8: %w", maxName, ErrMalformed)
+		}
 		s.event, s.ref = EvSaysDone, ref
 	}
 	got, err := g.settle(ctx, p, s)
 	if err != nil {
 		return err
 	}
-	if want, _ := p.state.Next(s.event); got.state != want {
-		return &DecidedError{What: mutationName(mutationID), State: string(got.state), By: "reconcile", At: g.clock.Now()}
+	if !got.ours {
+		return g.whyNotSettled(ctx, mutationID, ErrStale)
 	}
 	return nil
 }

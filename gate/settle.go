@@ -23,10 +23,11 @@ type settlement struct {
 type settled struct {
 	state State
 	ref   string
+	ours  bool // this settlement did it, not another worker's
 }
 
 // settlementOf turns a target's answer to a send into a settlement.
-func settlementOf(o Outcome) settlement {
+func settlementOf(o Outcome, p pending) settlement {
 	s := settlement{ref: o.Ref, detail: o.Detail, entity: o.Entity}
 	switch o.Class {
 	case Applied:
@@ -36,12 +37,31 @@ func settlementOf(o Outcome) settlement {
 	default:
 		s.event = EvUncertain
 	}
+	return s.usable(p)
+}
+
+// usable takes an answer that names its result by nothing, or by what no row
+// can hold, for no answer: a person has to say what it is. Else the row could
+// not be settled, ever.
+func (s settlement) usable(p pending) settlement {
+	if len(s.ref) > maxName || !cleanText(s.ref) {
+		s.ref, s.entity = "", nil
+	}
+	if s.ref != "" || p.mutation.ID != "" {
+		return s
+	}
+	switch s.event {
+	case EvApplied:
+		s.event, s.detail = EvUncertain, "applied, but the target names no result that can be kept: "+s.detail
+	case EvFound:
+		s.event, s.detail = EvNoLookUp, "found, but the target names no result that can be kept: "+s.detail
+	}
 	return s
 }
 
 // settlementOfLookUp turns a look-up into a settlement; ok is false when the
 // look-up taught nothing and the row stays as it is.
-func settlementOfLookUp(l LookUp, state State) (s settlement, ok bool) {
+func settlementOfLookUp(l LookUp, p pending) (s settlement, ok bool) {
 	s = settlement{ref: l.Ref, detail: l.Detail, entity: l.Entity}
 	switch l.Class {
 	case Found:
@@ -52,9 +72,10 @@ func settlementOfLookUp(l LookUp, state State) (s settlement, ok bool) {
 		s.event = EvNoLookUp
 	default:
 		s.event = EvNoLookUp
-		return s, state == InFlight
+		return s, p.state == InFlight
 	}
-	return s, state != Manual || s.event == EvFound
+	s = s.usable(p)
+	return s, p.state != Manual || s.event == EvFound
 }
 
 // settle records an outcome in one transaction: the reservation by compare and
@@ -72,7 +93,7 @@ func (g *Gate) settle(ctx context.Context, p pending, s settlement) (settled, er
 		if err != nil {
 			return err
 		}
-		if !ours {
+		if got.ours = ours; !ours {
 			return g.whereItStands(ctx, tx, p.key, &got)
 		}
 		if next == Committed {
@@ -151,18 +172,13 @@ func (g *Gate) project(ctx context.Context, tx pgx.Tx, p pending, s settlement, 
 		return err
 	}
 	next := current
-	switch {
-	case m.Op == OpDelete:
-		next.Deleted = true
-		if !known {
-			next.State = []byte("{}")
-		}
-	case m.Op == OpCreate || (!known && s.entity == nil):
-		next.State, next.Deleted = m.Body, false
-	case !known:
+	if !known && m.Op == OpUpdate && s.entity != nil {
 		next.State = s.entity.State
-	default:
-		if next.State, err = Merge(current.State, m.Body); err != nil {
+	} else if err := next.take(m); err != nil {
+		return fmt.Errorf("project M-%d: %w", p.mutationID, err)
+	}
+	if current.LastMutation > p.mutationID {
+		if err := retake(ctx, tx, &next, p.mutationID); err != nil {
 			return fmt.Errorf("project M-%d: %w", p.mutationID, err)
 		}
 	}
@@ -182,14 +198,70 @@ func (g *Gate) project(ctx context.Context, tx pgx.Tx, p pending, s settlement, 
 	return nil
 }
 
-// lockEntity reads an entity of the projection for change.
+// take applies a mutation that the target has confirmed. What it confirms an
+// update of exists, also where we took it for deleted.
+func (p *Projected) take(m Mutation) (err error) {
+	switch m.Op {
+	case OpDelete:
+		p.Deleted = true
+		if p.State == nil {
+			p.State = []byte("{}")
+		}
+	case OpCreate:
+		p.State, p.Deleted = m.Body, false
+	default:
+		p.Deleted = false
+		p.State, err = Merge(p.State, m.Body)
+	}
+	return err
+}
+
+// retake applies again what was committed after a mutation that is settled
+// late, so that our record ends as if they had come in the order of their
+// numbers, which is the order that a replay of the mutations has.
+func retake(ctx context.Context, tx pgx.Tx, p *Projected, after int64) error {
+	later, err := collect(ctx, tx, "read the later mutations", func(row pgx.CollectableRow) (m Mutation, err error) {
+		var body []byte
+		err = row.Scan(&m.Op, &body)
+		m.Body = body
+		return m, err
+	}, `
+		select m.op, m.body from mutations m join reservations r on r.mutation_id = m.id
+		where m.integration = $1 and m.entity_type = $2 and m.entity_id = $3 and m.id > $4 and r.state = 'committed'
+		order by m.id`, p.Integration, p.Type, p.ID, after)
+	if err != nil {
+		return err
+	}
+	for _, m := range later {
+		if err := p.take(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lockEntity reads an entity of the projection for change. One that is not
+// there yet is locked by its name, so that of two first changes the second
+// sees the first.
 func lockEntity(ctx context.Context, tx pgx.Tx, integration, typ, id string) (Projected, bool, error) {
+	p, known, err := readForChange(ctx, tx, integration, typ, id)
+	if known || err != nil {
+		return p, known, err
+	}
+	_, err = tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 1))`, integration+"\x1f"+typ+"\x1f"+id)
+	if err != nil {
+		return p, false, fmt.Errorf("lock the name %s/%s: %w", typ, id, err)
+	}
+	return readForChange(ctx, tx, integration, typ, id)
+}
+
+func readForChange(ctx context.Context, tx pgx.Tx, integration, typ, id string) (Projected, bool, error) {
 	p := Projected{Integration: integration, Type: typ, ID: id}
 	var state []byte
 	err := tx.QueryRow(ctx, `
-		select version, target_version, state, deleted from entities
+		select version, target_version, state, deleted, coalesce(last_mutation, 0) from entities
 		where integration = $1 and type = $2 and id = $3 for update`, integration, typ, id).
-		Scan(&p.Version, &p.TargetVersion, &state, &p.Deleted)
+		Scan(&p.Version, &p.TargetVersion, &state, &p.Deleted, &p.LastMutation)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return p, false, nil
 	}

@@ -97,7 +97,7 @@ func (g *Gate) sendAndSettle(ctx context.Context, target Target, d Decision, p p
 	sendCtx, cancel := context.WithTimeout(ctx, g.cfg.SendTimeout)
 	outcome := target.Apply(sendCtx, Send{Key: p.key, Mutation: p.mutation, IfVersion: p.ifVersion, Actor: p.by.Name})
 	cancel()
-	state, err := g.settleRetry(ctx, p, settlementOf(outcome))
+	state, err := g.settleRetry(ctx, p, settlementOf(outcome, p))
 	if err != nil {
 		g.log.Error("sent, but not settled: reconciliation will look it up", "mutation", p.mutationID, "err", err)
 		d.State = InFlight
@@ -148,11 +148,18 @@ func checkRequest(req *Request) error {
 	add(req.Agent == "", "agent is missing")
 	add(req.Run == "", "run is missing: it says which handling of the event this is")
 	add(len(req.Evidence) > maxEvidence, "evidence lists more than %d ids", maxEvidence)
-	for name, v := range map[string]string{
+	texts := map[string]string{
 		"event.account": req.Event.Account, "event.event_id": req.Event.ID, "event.occurred_at": req.Event.OccurredAt,
 		"effect": req.Effect, "agent": req.Agent, "run": req.Run,
 		"mutation.type": m.Type, "mutation.id": m.ID, "mutation.subject": m.Subject,
-	} {
+	}
+	if req.Basis != nil {
+		texts["basis.type"], texts["basis.id"] = req.Basis.Type, req.Basis.ID
+	}
+	for i, id := range req.Evidence[:min(len(req.Evidence), maxEvidence)] {
+		texts[fmt.Sprintf("evidence[%d]", i)] = id
+	}
+	for name, v := range texts {
 		add(len(v) > maxName, "%s is longer than %d bytes", name, maxName)
 		add(!cleanText(v), "%s holds a control character or is not UTF-8", name)
 	}

@@ -1,7 +1,6 @@
 package gate_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -363,39 +362,4 @@ func TestMalformedRequestsRecordNothing(t *testing.T) {
 	if err := w.Pool.QueryRow(t.Context(), `select count(*) from mutations`).Scan(&n); err != nil || n != 0 {
 		t.Errorf("%d mutations were recorded (%v)", n, err)
 	}
-}
-
-func TestARowThatCannotBeSettledKeepsNoOtherWaiting(t *testing.T) {
-	w := gatetest.New(t, gate.ModeEnforce)
-	cut := []sandbox.Fault{{Kind: sandbox.CutAfter, Count: 2}}
-	if err := w.System.SetFaults(cut); err != nil {
-		t.Fatal(err)
-	}
-	first := w.Submit(w.Visit("evt-1", "visit/1", "run-1"))
-	second := w.Submit(w.Visit("evt-2", "visit/1", "run-1"))
-	w.Clock.Advance(3 * time.Minute)
-	blind := w.NewGate(func(c *gate.Config) {
-		c.Targets = map[string]gate.Target{gatetest.Care: namelessTarget{w.Target, first.Key}}
-	})
-	r, err := blind.Reconcile(t.Context(), gatetest.Care)
-	if err == nil || r.Committed != 1 {
-		t.Errorf("reconciled %+v, %v; want one settled and the other named", r, err)
-	}
-	if d, err := w.Gate.KeyStatus(t.Context(), gatetest.Care, second.Key); err != nil || d.State != gate.Committed {
-		t.Errorf("the second row: %+v, %v", d, err)
-	}
-}
-
-// namelessTarget confirms one key without saying what it calls the result.
-type namelessTarget struct {
-	gate.Target
-	key gate.Key
-}
-
-func (n namelessTarget) LookUp(ctx context.Context, key gate.Key, since time.Time) gate.LookUp {
-	l := n.Target.LookUp(ctx, key, since)
-	if key == n.key {
-		l.Ref, l.Entity = "", nil
-	}
-	return l
 }
