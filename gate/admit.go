@@ -62,6 +62,7 @@ func (g *Gate) look(ctx context.Context, a attempt) (seen, error) {
 		firstAt   *time.Time
 		closedAt  *time.Time
 		tomb      *int64
+		undone    *int64
 		key, fp   []byte
 		rState    *State
 		fence     *int64
@@ -71,7 +72,7 @@ func (g *Gate) look(ctx context.Context, a attempt) (seen, error) {
 		seenAt    *time.Time
 	)
 	err := g.pool.QueryRow(ctx, `
-		select i.mode, i.frozen, i.max_skew, e.state, e.run, e.received_at, e.closed_at, t.rollback_id,
+		select i.mode, i.frozen, i.max_skew, e.state, e.run, e.received_at, e.closed_at, e.rollback_id, t.rollback_id,
 		       r.key, r.state, r.fence, r.attempt, r.external_ref, r.mutation_id, m.fingerprint, m.received_at
 		from integrations i
 		left join events e on e.integration = i.id and e.account = $2 and e.event_id = $3
@@ -80,7 +81,7 @@ func (g *Gate) look(ctx context.Context, a attempt) (seen, error) {
 		left join mutations m on m.id = r.mutation_id
 		where i.id = $1`,
 		a.req.Integration, a.req.Event.Account, a.req.Event.ID, a.keyBytes()).Scan(
-		&s.mode, &s.frozen, &s.maxSkew, &state, &run, &firstAt, &closedAt, &tomb,
+		&s.mode, &s.frozen, &s.maxSkew, &state, &run, &firstAt, &closedAt, &undone, &tomb,
 		&key, &rState, &fence, &attemptNo, &ref, &mutation, &fp, &seenAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s, fmt.Errorf("integration %q: %w", a.req.Integration, ErrNotFound)
@@ -93,6 +94,9 @@ func (g *Gate) look(ctx context.Context, a attempt) (seen, error) {
 	}
 	if run != nil {
 		s.claimed, s.run, s.closed = true, *run, closedAt != nil
+	}
+	if undone != nil {
+		s.rolledBack = *undone
 	}
 	if tomb != nil {
 		s.tombOf = *tomb
@@ -321,38 +325,6 @@ func (g *Gate) refuse(ctx context.Context, a attempt, s seen, r ruling, d Decisi
 		g.Touch(a.req.Integration, "items")
 	}
 	return d, err
-}
-
-// holdMutation opens an item for a person, or finds the open one for the same
-// mutation: a provider that retries a held event does not fill the queue.
-func (g *Gate) holdMutation(ctx context.Context, tx pgx.Tx, a attempt, s seen, r ruling, id int64, now time.Time) (int64, error) {
-	var item int64
-	if a.natural != (Key{}) {
-		err := tx.QueryRow(ctx, `
-			select q.id from quarantine_items q join mutations m on m.id = q.mutation_id
-			where q.integration = $1 and q.state in ('open', 'releasing') and m.natural_key = $2 and m.fingerprint = $3
-			order by q.id limit 1`, a.req.Integration, a.natural[:], a.fingerprint[:]).Scan(&item)
-		if err == nil || !errors.Is(err, pgx.ErrNoRows) {
-			return item, err
-		}
-	}
-	twin := int64(0)
-	if s.reserved != nil {
-		twin = s.reserved.mutationID
-	}
-	return openItem(ctx, tx, newItem{
-		integration: a.req.Integration, kind: "mutation", mutationID: id, reason: r.reason, detail: r.detail,
-		subject: a.req.Mutation.Subject, twin: twin, rollbackID: s.tombOf, fingerprint: a.fingerprint[:], at: now,
-	})
-}
-
-func (a attempt) decisionRow(s seen, r ruling, mutation int64, enforced bool, now time.Time) decisionRow {
-	return decisionRow{
-		integration: a.req.Integration, at: now, kind: "mutation", mode: s.mode, verdict: r.verdict,
-		reason: r.reason, detail: r.detail, enforced: enforced, account: a.req.Event.Account,
-		eventID: a.req.Event.ID, effect: a.req.Effect, run: a.req.Run, agent: a.req.Agent,
-		key: a.keyBytes(), mutationID: mutation,
-	}
 }
 
 // insertMutation keeps what was asked for, whatever was decided.

@@ -43,6 +43,7 @@ type ruling struct {
 	detail  string
 	retry   bool // the key is in flight: 409
 	reserve bool // a refused key is reserved again
+	binding bool // holds in every mode, as what a person closed or froze does
 }
 
 func forward() ruling { return ruling{verdict: Forward} }
@@ -57,10 +58,12 @@ func drop(format string, args ...any) ruling {
 
 // always reports whether a ruling holds in every mode: what a person closed or
 // froze is not sent, whatever the mode.
-func (r ruling) always() bool { return r.reason == ReasonRolledBack || r.reason == ReasonFrozen }
+func (r ruling) always() bool {
+	return r.binding || r.reason == ReasonRolledBack || r.reason == ReasonFrozen
+}
 
 // decide is the admission of one mutation, in the order of the protocol:
-// identity, closed keys, replay, claim, freeze, time. It is a function of its
+// identity, closed keys, replay, closed events, claim, freeze, time. It is a function of its
 // arguments alone.
 func decide(req Request, fingerprint [32]byte, s seen, now time.Time) ruling {
 	if req.Event.ID == "" {
@@ -70,7 +73,11 @@ func decide(req Request, fingerprint [32]byte, s seen, now time.Time) ruling {
 		return hold(ReasonRolledBack, "blocked by rollback R-%d", s.tombOf)
 	}
 	if r, known := decideKnown(fingerprint, s); known {
+		r.binding = s.rolledBack != 0
 		return r
+	}
+	if s.rolledBack != 0 {
+		return hold(ReasonRolledBack, "the event was undone by rollback R-%d", s.rolledBack)
 	}
 	if r := decideClaim(req.Run, s); r.verdict != Forward {
 		return r
@@ -113,8 +120,13 @@ func decideClaim(run string, s seen) ruling {
 }
 
 // decideTime judges when the event says that it happened against when it first
-// arrived: an event that waited in a queue of ours is not late.
+// arrived: an event that waited in a queue of ours is not late. One that the
+// inbox holds as stored or applied was judged when it came, by us or by the
+// person who released it, and is not judged again.
 func decideTime(occurred string, s seen, now time.Time) ruling {
+	if s.event && (s.state == eventStored || s.state == eventApplied) {
+		return forward()
+	}
 	at, err := ParseTimestamp(occurred)
 	var bad *TimestampError
 	if errors.As(err, &bad) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -278,7 +279,11 @@ func deliveryAction(d Disposition) string {
 // event and payload.
 func (g *Gate) holdDelivery(ctx context.Context, tx pgx.Tx, a arrival, k known, rule ruling, delivery int64, now time.Time) (int64, error) {
 	var item int64
-	err := tx.QueryRow(ctx, `
+	err := lockHold(ctx, tx, DerivedKey("hold", a.integration, strconv.FormatInt(k.seq, 10)))
+	if err != nil {
+		return 0, err
+	}
+	err = tx.QueryRow(ctx, `
 		select q.id from quarantine_items q join deliveries d on d.id = q.delivery_id
 		where q.integration = $1 and q.state in ('open', 'releasing') and d.event_seq = $2 and q.fingerprint = $3 and q.reason = $4
 		order by q.id limit 1`, a.integration, k.seq, a.fingerprint[:], rule.reason).Scan(&item)
@@ -292,8 +297,22 @@ func (g *Gate) holdDelivery(ctx context.Context, tx pgx.Tx, a arrival, k known, 
 }
 
 // CloseEvent closes an event for the run that claimed it: whatever another run
-// sends for it afterwards is a replay.
+// sends for it afterwards is a replay. Closing it again, as after a lost
+// answer, changes nothing. ErrStale when another run has the event,
+// ErrMalformed without an event id and a run, ErrNotFound for an unknown
+// integration.
 func (g *Gate) CloseEvent(ctx context.Context, by Actor, integration string, ref EventRef, run string) error {
+	if ref.ID == "" || run == "" {
+		return fmt.Errorf("an event id and a run are needed to close an event: %w", ErrMalformed)
+	}
+	for _, v := range []string{ref.Account, ref.ID, ref.OccurredAt, run} {
+		if len(v) > maxName || !cleanText(v) {
+			return fmt.Errorf("a name is longer than %d bytes, holds a control character or is not UTF-8: %w", maxName, ErrMalformed)
+		}
+	}
+	if _, err := g.Integration(ctx, integration); err != nil {
+		return err
+	}
 	now := g.clock.Now()
 	return g.tx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		err := claimEvent(ctx, tx, Request{Integration: integration, Event: ref, Run: run}, now)
@@ -305,10 +324,24 @@ func (g *Gate) CloseEvent(ctx context.Context, by Actor, integration string, ref
 			return fmt.Errorf("close the event: %w", err)
 		}
 		if tag.RowsAffected() == 0 {
-			return fmt.Errorf("the event is closed already or belongs to another run: %w", ErrStale)
+			return whyNotClosed(ctx, tx, integration, ref, run)
 		}
 		return audit.Append(ctx, tx, entry(now, by, integration, "event.closed", "E-"+ref.ID, map[string]any{"run": run}))
 	})
+}
+
+// whyNotClosed is nil when the run has closed its event before.
+func whyNotClosed(ctx context.Context, tx pgx.Tx, integration string, ref EventRef, run string) error {
+	var owner string
+	err := tx.QueryRow(ctx, `select coalesce(run, '') from events where integration = $1 and account = $2 and event_id = $3`,
+		integration, ref.Account, ref.ID).Scan(&owner)
+	if err != nil {
+		return fmt.Errorf("look who closed the event: %w", err)
+	}
+	if owner != run {
+		return fmt.Errorf("the event belongs to another run: %w", ErrStale)
+	}
+	return nil
 }
 
 // Events returns stored events that are not applied yet, in order of arrival,

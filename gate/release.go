@@ -51,6 +51,11 @@ func (g *Gate) admitReleased(ctx context.Context, a attempt) (Decision, *pending
 	}
 	d := Decision{Verdict: Forward, Key: a.natural, FirstSeen: s.firstSeen(now)}
 	s.claimed = true // a release is nobody's run: it claims nothing
+
+	if s.tombOf != 0 { // closed since the release was claimed
+		d.Verdict, d.Reason, d.Detail = Quarantine, ReasonRolledBack, fmt.Sprintf("closed by rollback R-%d", s.tombOf)
+		return d, nil, nil
+	}
 	if s.reserved == nil {
 		return g.admitForward(ctx, a, s, forward(), d, now)
 	}
