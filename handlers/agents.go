@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -82,6 +83,10 @@ func (h agents) submit(c *web.AgentContext) error {
 	body, err := c.Body()
 	if err != nil {
 		return err
+	}
+	if len(body) > maxRequest {
+		return &web.Problem{Status: http.StatusRequestEntityTooLarge,
+			Detail: fmt.Sprintf("A mutation request may hold %d bytes.", maxRequest)}
 	}
 	req, err := readRequest(body)
 	if err != nil {
@@ -278,9 +283,32 @@ func (h agents) closeEvent(c *web.AgentContext) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
+// pathValue is a segment of the path as it was meant: an id may hold a slash.
+// The router matches the escaped path where it differs from the plain one, and
+// hands out its segments as they came.
+func pathValue(c *web.AgentContext, name string) (string, error) {
+	value := c.Param(name)
+	if c.Request().URL.RawPath == "" {
+		return value, nil
+	}
+	plain, err := url.PathUnescape(value)
+	if err != nil {
+		return "", fmt.Errorf("%s: the path is not escaped as a path: %w", name, err)
+	}
+	return plain, nil
+}
+
 // entity returns the projection's record of one entity.
 func (h agents) entity(c *web.AgentContext) error {
-	p, err := h.gate.Projected(c.Ctx(), c.Param("integration"), c.Param("type"), c.Param("id"))
+	typ, err := pathValue(c, "type")
+	if err != nil {
+		return malformed(err)
+	}
+	id, err := pathValue(c, "id")
+	if err != nil {
+		return malformed(err)
+	}
+	p, err := h.gate.Projected(c.Ctx(), c.Param("integration"), typ, id)
 	if err != nil {
 		return agentProblem(gate.Decision{}, err)
 	}
