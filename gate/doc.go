@@ -45,7 +45,10 @@
 //   - A delivery is acknowledged after its transaction has committed. When the
 //     store is down everything answers ErrUnavailable and nothing is forwarded.
 //   - What a rollback closed, and what comes while an integration is frozen, is
-//     held in every mode.
+//     held in every mode. Of an event that a rollback closed, new effects are
+//     held and known ones are not sent again, in every mode.
+//   - Our record of an entity ends as if its mutations had been settled in the
+//     order of their numbers, whenever their outcomes came to be known.
 //
 // # What is not
 //
