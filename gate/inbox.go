@@ -279,11 +279,12 @@ func deliveryAction(d Disposition) string {
 // event and payload.
 func (g *Gate) holdDelivery(ctx context.Context, tx pgx.Tx, a arrival, k known, rule ruling, delivery int64, now time.Time) (int64, error) {
 	var item int64
-	err := lockHold(ctx, tx, DerivedKey("hold", a.integration, strconv.FormatInt(k.seq, 10)))
-	if err != nil {
-		return 0, err
+	if k.seq != 0 { // else it is the first of its event, or of none that we know
+		if err := lockHold(ctx, tx, DerivedKey("hold", a.integration, strconv.FormatInt(k.seq, 10))); err != nil {
+			return 0, err
+		}
 	}
-	err = tx.QueryRow(ctx, `
+	err := tx.QueryRow(ctx, `
 		select q.id from quarantine_items q join deliveries d on d.id = q.delivery_id
 		where q.integration = $1 and q.state in ('open', 'releasing') and d.event_seq = $2 and q.fingerprint = $3 and q.reason = $4
 		order by q.id limit 1`, a.integration, k.seq, a.fingerprint[:], rule.reason).Scan(&item)
