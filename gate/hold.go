@@ -32,6 +32,7 @@ func (g *Gate) holdMutation(ctx context.Context, tx pgx.Tx, a attempt, s seen, r
 		twin = s.reserved.mutationID
 	}
 	return openItem(ctx, tx, newItem{
+		by:          a.by,
 		integration: a.req.Integration, kind: "mutation", mutationID: id, reason: r.reason, detail: r.detail,
 		subject: a.req.Mutation.Subject, twin: twin, rollbackID: cmp.Or(s.tombOf, s.rolledBack), fingerprint: a.fingerprint[:], at: now,
 	})

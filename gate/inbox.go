@@ -256,7 +256,7 @@ func (g *Gate) recordDelivery(ctx context.Context, tx pgx.Tx, by Actor, a arriva
 		return fmt.Errorf("count the delivery: %w", err)
 	}
 	if rule.verdict == Quarantine && enforced {
-		item, err := g.holdDelivery(ctx, tx, a, k, rule, r.ID, now)
+		item, err := g.holdDelivery(ctx, tx, by, a, k, rule, r.ID, now)
 		if err != nil {
 			return err
 		}
@@ -277,7 +277,7 @@ func deliveryAction(d Disposition) string {
 
 // holdDelivery opens an item for a person, or finds the open one for the same
 // event and payload.
-func (g *Gate) holdDelivery(ctx context.Context, tx pgx.Tx, a arrival, k known, rule ruling, delivery int64, now time.Time) (int64, error) {
+func (g *Gate) holdDelivery(ctx context.Context, tx pgx.Tx, by Actor, a arrival, k known, rule ruling, delivery int64, now time.Time) (int64, error) {
 	var item int64
 	if k.seq != 0 { // else it is the first of its event, or of none that we know
 		if err := lockHold(ctx, tx, DerivedKey("hold", a.integration, strconv.FormatInt(k.seq, 10))); err != nil {
@@ -292,6 +292,7 @@ func (g *Gate) holdDelivery(ctx context.Context, tx pgx.Tx, a arrival, k known, 
 		return item, err
 	}
 	return openItem(ctx, tx, newItem{
+		by:          by,
 		integration: a.integration, kind: "delivery", deliveryID: delivery, reason: rule.reason, detail: rule.detail,
 		rollbackID: k.rollback, fingerprint: a.fingerprint[:], at: now,
 	})

@@ -7,10 +7,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"sluis/gate/audit"
 )
 
 // newItem is a mutation or delivery that waits for a person.
 type newItem struct {
+	by          Actor // who sent what is held
 	integration string
 	kind        string // "mutation" or "delivery"
 	mutationID  int64  // exactly one of these two
@@ -51,7 +54,10 @@ func openItem(ctx context.Context, tx pgx.Tx, it newItem) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("open a quarantine item: %w", err)
 	}
-	return id, nil
+	err = audit.Append(ctx, tx, entry(it.at, it.by, it.integration, "item.opened", itemName(id), map[string]any{
+		"reason": string(it.reason), "detail": it.detail, "mutation": it.mutationID, "delivery": it.deliveryID,
+	}))
+	return id, err
 }
 
 func itemName(id int64) string { return "Q-" + strconv.FormatInt(id, 10) }

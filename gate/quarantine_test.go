@@ -89,7 +89,7 @@ func TestReleaseIsSentAfterTheUndoWindow(t *testing.T) {
 	if it.State != gate.ItemReleased || it.ReleasedAs == 0 || !strings.HasPrefix(it.Outcome, "committed") || w.Visits() != 1 {
 		t.Errorf("released %+v with %d visits", it, w.Visits())
 	}
-	want := []string{"item.releasing by anna", "item.undone by anna", "item.releasing by anna", "item.released by release"}
+	want := []string{"item.opened by planner", "item.releasing by anna", "item.undone by anna", "item.releasing by anna", "item.released by release"}
 	if diff := cmp.Diff(want, actions(t, w, fmt.Sprintf("Q-%d", it.ID))); diff != "" {
 		t.Errorf("audit record (-want +got):\n%s", diff)
 	}

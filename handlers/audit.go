@@ -20,7 +20,7 @@ import (
 // gate, the snapshots and the platform record.
 var auditActions = []string{
 	"mutation.reserved", "mutation.committed", "mutation.refused", "mutation.unknown", "mutation.manual", "mutation.dropped",
-	"mutation.held", "mutation.in_flight", "mutation.rolled_back", "delivery.stored", "delivery.duplicate", "delivery.held", "event.closed", "item.releasing", "item.undone", "item.released",
+	"mutation.held", "mutation.in_flight", "mutation.rolled_back", "delivery.stored", "delivery.duplicate", "delivery.held", "event.closed", "item.opened", "item.releasing", "item.undone", "item.released",
 	"item.rejected", "item.superseded", "pair.found", "pair.judged", "pairs.requested", "pairs.scanned", "drops.acknowledged", "integration.created",
 	"integration.mode", "integration.frozen", "baseline.adopted", "snapshot.taken", "snapshot.verified", "snapshot.verify_requested", "rollback.requested",
 	"rollback.planned", "rollback.choice", "rollback.approved", "rollback.refused", "rollback.row", "rollback.applied",

@@ -69,7 +69,7 @@ func TestDashboard(t *testing.T) {
 	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Errorf("signals (-want +got):\n%s", diff)
 	}
-	if got := page.Text("#signal-drops"); !strings.Contains(got, "312 mutations and 1 deliveries dropped") || !strings.Contains(got, "Review 1") {
+	if got := page.Text("#signal-drops"); !strings.Contains(got, "deliveries 1, mutations 312; above zero is red") || !strings.Contains(got, "Review 1") {
 		t.Errorf("drops row: %q", got)
 	}
 	if got := page.Text("#dashboard-summary"); got != "▲ 1 to act on now, ◆ 1 to check, ? 3 without data" {
