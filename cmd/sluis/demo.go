@@ -217,8 +217,8 @@ until you acknowledge it, and Wednesday's board holds 312 visits.
 	}
 	fmt.Fprint(out, `
 Look first at the dashboard: it is Wednesday 29 October 2025, 06:40, and the
-board holds 624 visits where 312 exist. Hash-pair duplicates is red: open it,
-then "Plan a rollback". Stop with Ctrl-C; start again to go on with this data.
+board holds 624 visits where 312 exist. "Hash pairs" is red: compare them, then
+plan a rollback for these. Stop with Ctrl-C; start again to go on with this data.
 
 `)
 }

@@ -41,10 +41,10 @@ func (c *serveCommand) Run(ctx context.Context) (err error) {
 	var open stack
 	defer func() { err = errors.Join(err, open.close(context.WithoutCancel(ctx))) }()
 	p := parts{log: log, timing: c.timing}
-	if p.pool, err = openDatabase(ctx, dir, true, log, &open); err != nil {
+	if p.pool, err = openDatabase(ctx, dir, os.Getenv("SLUIS_DATABASE_URL"), true, log, &open); err != nil {
 		return err
 	}
-	if p.store, err = openObjects(ctx, dir, log, &open); err != nil {
+	if p.store, err = openObjects(ctx, dir, bucketFromEnvironment(), log, &open); err != nil {
 		return err
 	}
 	if p.keys, err = openKeys(dir); err != nil {

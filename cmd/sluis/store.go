@@ -40,10 +40,9 @@ func (s *stack) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openDatabase connects to the database of SLUIS_DATABASE_URL, or starts a
-// private Postgres under the data directory, and brings the schema up to date.
-func openDatabase(ctx context.Context, dir *dataDir, durable bool, log *slog.Logger, open *stack) (*pgxpool.Pool, error) {
-	dsn := os.Getenv("SLUIS_DATABASE_URL")
+// openDatabase connects to the database at dsn, or, where that is empty, starts
+// a private Postgres under the data directory; it brings the schema up to date.
+func openDatabase(ctx context.Context, dir *dataDir, dsn string, durable bool, log *slog.Logger, open *stack) (*pgxpool.Pool, error) {
 	if dsn == "" {
 		pg, err := pgserver.Start(ctx, pgserver.Options{Dir: dir.file("postgres"), Durable: durable, Logger: log})
 		if err != nil {
@@ -91,12 +90,16 @@ func openPool(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
-// openObjects connects to the bucket of SLUIS_S3_*, or starts the embedded
-// store under the data directory.
-func openObjects(ctx context.Context, dir *dataDir, log *slog.Logger, open *stack) (*objectstore.Store, error) {
-	cfg := objectstore.Config{
+// bucketFromEnvironment is the bucket of SLUIS_S3_*.
+func bucketFromEnvironment() objectstore.Config {
+	return objectstore.Config{
 		Endpoint: os.Getenv("SLUIS_S3_ENDPOINT"), Bucket: os.Getenv("SLUIS_S3_BUCKET"), Region: os.Getenv("SLUIS_S3_REGION"),
 	}
+}
+
+// openObjects connects to a bucket, or, where none is named, starts the
+// embedded store under the data directory.
+func openObjects(ctx context.Context, dir *dataDir, cfg objectstore.Config, log *slog.Logger, open *stack) (*objectstore.Store, error) {
 	if cfg.Bucket == "" {
 		if cfg.Endpoint != "" {
 			return nil, errors.New("SLUIS_S3_ENDPOINT is set, but SLUIS_S3_BUCKET is not: name the bucket")

@@ -126,7 +126,7 @@ func (c *verifyCommand) store(ctx context.Context, open *stack) (*objectstore.St
 			return nil, fmt.Errorf("%s holds no object store: say where it is with --data or --folder", c.Data)
 		}
 	}
-	return openObjects(ctx, &dataDir{path: c.Data}, slog.New(slog.DiscardHandler), open)
+	return openObjects(ctx, &dataDir{path: c.Data}, bucketFromEnvironment(), slog.New(slog.DiscardHandler), open)
 }
 
 // recordedHeads asks the database where each chain ends, so that a cut tail

@@ -17,6 +17,7 @@ import (
 	"sluis/gate/sandbox"
 	"sluis/gate/target"
 	"sluis/snapshots"
+	"sluis/snapshots/objectstore"
 )
 
 // amsterdam is the zone of the care organisation in the recorded incident.
@@ -64,18 +65,18 @@ type worldOptions struct {
 }
 
 // openWorld starts the private Postgres, the object store and the record
-// system in the data directory.
+// system in the data directory, whatever the environment says of others.
 func openWorld(ctx context.Context, dir *dataDir, o worldOptions, open *stack) (*world, error) {
 	w := &world{dir: dir, clock: &worldClock{}, integration: o.integration}
 	o.say.line("starting a private PostgreSQL in %s", dir.file("postgres"))
-	pool, err := openDatabase(ctx, dir, o.durable, o.log, open)
+	pool, err := openDatabase(ctx, dir, "", o.durable, o.log, open)
 	if err != nil {
 		return nil, err
 	}
 	p := parts{pool: pool, log: o.log, timing: o.timing, store: noStore{}}
 	if o.snapshots {
 		o.say.line("starting the object store with Object Lock in %s", dir.file("objects"))
-		if p.store, err = openObjects(ctx, dir, o.log, open); err != nil {
+		if p.store, err = openObjects(ctx, dir, objectstore.Config{}, o.log, open); err != nil {
 			return nil, err
 		}
 	}
