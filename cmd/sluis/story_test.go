@@ -70,8 +70,7 @@ func TestAPlannerUndoesTheBadNight(t *testing.T) {
 		t.Errorf("the board holds %d visits afterwards, want 312", got)
 	}
 	b.Open(p.ready.Console + "/?i=care")
-	b.Wait(`document.querySelector('a[href^="` + path + `"]')`)
-	picture(t, b, "banner")
+	b.Wait(`document.querySelector('a[href^="` + path + `"]')`) // the banner
 	p.checkNothingDoubled()
 
 	axeEveryPage(t, b, p, path)
