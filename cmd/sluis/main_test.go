@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -93,7 +92,7 @@ func startDemo(t *testing.T, data string, args ...string) *process {
 		"--stale-after", "4s", "--send-timeout", "3s", "--reconcile-every", "1s"}, args...)
 	p.cmd = command(context.WithoutCancel(t.Context()), args...)
 	p.cmd.Stderr = p.log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.cmd.SysProcAttr = dieWithTest()
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

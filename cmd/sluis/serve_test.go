@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -39,7 +38,7 @@ func TestServeWithStoresFromTheEnvironment(t *testing.T) {
 	}
 	data := dataRoot(t)
 	serve := run("serve", "--data", data, "--console", "127.0.0.1:0", "--agents", "127.0.0.1:0")
-	serve.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	serve.SysProcAttr = dieWithTest()
 	log, err := serve.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
