@@ -172,10 +172,7 @@ func (g *Gate) passThrough(ctx context.Context, a attempt, s seen, r ruling, d D
 		if a.natural == (Key{}) {
 			a.natural = p.key
 		}
-		if err := insertReservation(ctx, tx, a, p, now); err != nil {
-			return err
-		}
-		return g.recordForward(ctx, tx, a, s, r, p, now)
+		return g.takeKey(ctx, tx, a, s, r, p, now)
 	})
 	if err != nil {
 		return d, nil, err
@@ -215,23 +212,23 @@ func (g *Gate) reserve(ctx context.Context, tx pgx.Tx, a attempt, s seen, r ruli
 		return err
 	}
 	p.mutationID = id
-	if err := insertReservation(ctx, tx, a, p, now); err != nil {
-		return err
-	}
-	return g.recordForward(ctx, tx, a, s, r, p, now)
+	return g.takeKey(ctx, tx, a, s, r, p, now)
 }
 
-// insertReservation takes the key, or says errRace: a row that another caller
-// holds makes the whole transaction roll back.
-func insertReservation(ctx context.Context, tx pgx.Tx, a attempt, p *pending, now time.Time) error {
-	tag, err := tx.Exec(ctx, `
+// takeKey takes the key and records the forward in one round trip. errRace: a
+// row that another caller holds makes the whole transaction roll back.
+func (g *Gate) takeKey(ctx context.Context, tx pgx.Tx, a attempt, s seen, r ruling, p *pending, now time.Time) error {
+	batch := &pgx.Batch{}
+	taken := false
+	batch.Queue(`
 		insert into reservations (key, integration, natural_key, mutation_id, state, attempt, fence, reserved_at)
 		values ($1, $2, $3, $4, 'in_flight', 1, 1, $5) on conflict (key) do nothing`,
-		p.key[:], a.req.Integration, a.natural[:], p.mutationID, now)
-	if err != nil {
-		return fmt.Errorf("reserve the key: %w", err)
+		p.key[:], a.req.Integration, a.natural[:], p.mutationID, now).
+		Exec(func(tag pgconnTag) error { taken = tag.RowsAffected() == 1; return nil })
+	if err := g.recordForward(ctx, tx, batch, a, s, r, p, now); err != nil {
+		return err
 	}
-	if tag.RowsAffected() == 0 {
+	if !taken {
 		return errRace
 	}
 	return nil
@@ -260,13 +257,13 @@ func (g *Gate) reserveAgain(ctx context.Context, tx pgx.Tx, a attempt, s seen, p
 		return errRace
 	}
 	p.mutationID, p.fence = id, s.reserved.fence+1
-	return g.recordForward(ctx, tx, a, s, forward(), p, now)
+	return g.recordForward(ctx, tx, &pgx.Batch{}, a, s, forward(), p, now)
 }
 
-// recordForward adds what belongs to every forward: the closing of the event,
-// the shadow's decision, counters and the audit record.
-func (g *Gate) recordForward(ctx context.Context, tx pgx.Tx, a attempt, s seen, r ruling, p *pending, now time.Time) error {
-	batch := &pgx.Batch{}
+// recordForward adds to the batch what belongs to every forward, and runs it:
+// the closing of the event, the shadow's decision, counters and the audit
+// record.
+func (g *Gate) recordForward(ctx context.Context, tx pgx.Tx, batch *pgx.Batch, a attempt, s seen, r ruling, p *pending, now time.Time) error {
 	if (a.req.Last || a.req.Effect == "") && a.rollback == 0 && a.req.Event.ID != "" {
 		batch.Queue(closeEventSQL, a.req.Integration, a.req.Event.Account, a.req.Event.ID, now, a.req.Run)
 	}
@@ -278,14 +275,18 @@ func (g *Gate) recordForward(ctx context.Context, tx pgx.Tx, a attempt, s seen, 
 		}
 	}
 	g.count(batch, a.req.Integration, now, countForward, 1)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("count the forward: %w", err)
-	}
-	return audit.Append(ctx, tx, entry(now, a.by, a.req.Integration, "mutation.reserved", mutationName(p.mutationID), map[string]any{
+	err := audit.Queue(batch, entry(now, a.by, a.req.Integration, "mutation.reserved", mutationName(p.mutationID), map[string]any{
 		"key": p.key.String(), "event": a.req.Event.ID, "effect": a.req.Effect, "run": a.req.Run,
 		"op": string(a.req.Mutation.Op), "entity": a.req.Mutation.Type + "/" + a.req.Mutation.ID,
 		"fence": p.fence, "mode": string(s.mode), "would": string(r.reason),
 	}))
+	if err == nil {
+		err = tx.SendBatch(ctx, batch).Close()
+	}
+	if err != nil {
+		return fmt.Errorf("reserve the key: %w", err)
+	}
+	return nil
 }
 
 // refuse records a drop or a hold: the mutation, the decision with its reason,
@@ -309,16 +310,20 @@ func (g *Gate) refuse(ctx context.Context, a attempt, s seen, r ruling, d Decisi
 		if r.reason == ReasonReplay {
 			g.count(batch, a.req.Integration, now, countReplay, 1)
 		}
-		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return fmt.Errorf("record the decision: %w", err)
-		}
 		if d.MutationID == 0 {
 			d.MutationID = id
 		}
-		return audit.Append(ctx, tx, entry(now, a.by, a.req.Integration, action, mutationName(id), map[string]any{
+		err = audit.Queue(batch, entry(now, a.by, a.req.Integration, action, mutationName(id), map[string]any{
 			"reason": string(r.reason), "detail": r.detail, "event": a.req.Event.ID, "effect": a.req.Effect,
 			"run": a.req.Run, "item": d.Item,
 		}))
+		if err == nil {
+			err = tx.SendBatch(ctx, batch).Close()
+		}
+		if err != nil {
+			return fmt.Errorf("record the decision: %w", err)
+		}
+		return nil
 	})
 	if err == nil {
 		g.Touch(a.req.Integration, "signals")

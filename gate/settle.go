@@ -96,8 +96,9 @@ func (g *Gate) settle(ctx context.Context, p pending, s settlement) (settled, er
 		if got.ours = ours; !ours {
 			return g.whereItStands(ctx, tx, p.key, &got)
 		}
+		batch := &pgx.Batch{}
 		if next == Committed {
-			if err := g.project(ctx, tx, p, s, now); err != nil {
+			if err := g.project(ctx, tx, batch, p, s, now); err != nil {
 				return err
 			}
 		}
@@ -106,9 +107,13 @@ func (g *Gate) settle(ctx context.Context, p pending, s settlement) (settled, er
 				return err
 			}
 		}
-		return audit.Append(ctx, tx, entry(now, p.by, p.integration, "mutation."+string(next), mutationName(p.mutationID), map[string]any{
+		err = audit.Queue(batch, entry(now, p.by, p.integration, "mutation."+string(next), mutationName(p.mutationID), map[string]any{
 			"key": p.key.String(), "external_ref": s.ref, "detail": s.detail, "fence": p.fence, "by": string(s.event),
 		}))
+		if err != nil {
+			return err
+		}
+		return tx.SendBatch(ctx, batch).Close()
 	})
 	if err != nil {
 		return settled{}, fmt.Errorf("settle M-%d: %w", p.mutationID, err)
@@ -157,8 +162,9 @@ func truncate(s string) string {
 	return string(clean)
 }
 
-// project applies a committed mutation to our record of the entity.
-func (g *Gate) project(ctx context.Context, tx pgx.Tx, p pending, s settlement, now time.Time) error {
+// project applies a committed mutation to our record of the entity: it locks
+// the entity and adds its new state to the batch.
+func (g *Gate) project(ctx context.Context, tx pgx.Tx, batch *pgx.Batch, p pending, s settlement, now time.Time) error {
 	m := p.mutation
 	id := m.ID
 	if id == "" {
@@ -185,16 +191,13 @@ func (g *Gate) project(ctx context.Context, tx pgx.Tx, p pending, s settlement, 
 	if s.entity != nil {
 		next.TargetVersion = max(current.TargetVersion, s.entity.Version)
 	}
-	_, err = tx.Exec(ctx, `
+	batch.Queue(`
 		insert into entities (integration, type, id, version, target_version, state, deleted, subject, last_mutation, updated_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 		on conflict (integration, type, id) do update set version = excluded.version, target_version = excluded.target_version,
 			state = excluded.state, deleted = excluded.deleted, subject = excluded.subject,
 			last_mutation = greatest(entities.last_mutation, excluded.last_mutation), updated_at = excluded.updated_at`,
 		p.integration, m.Type, id, current.Version+1, next.TargetVersion, []byte(next.State), next.Deleted, m.Subject, p.mutationID, now)
-	if err != nil {
-		return fmt.Errorf("project M-%d: %w", p.mutationID, err)
-	}
 	return nil
 }
 
