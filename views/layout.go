@@ -57,16 +57,3 @@ func agoForms(ctx context.Context) (string, error) {
 	text, err := json.Marshal(forms)
 	return string(text), err
 }
-
-// stateMark is the shape of a state: act now, check, in range, no data.
-func stateMark(kind string) string {
-	switch kind {
-	case "crit":
-		return "▲"
-	case "warn":
-		return "◆"
-	case "ok":
-		return "●"
-	}
-	return "?"
-}

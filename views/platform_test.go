@@ -158,7 +158,8 @@ func TestParts(t *testing.T) {
 		t.Errorf("countdown = %q", got)
 	}
 	for kind, want := range map[string]string{"crit": "▲ Act now", "warn": "◆ Check", "ok": "● In range", "unk": "? No data"} {
-		if got := text(render(t, "en", views.State(kind)).Find(".st." + kind)); got != want {
+		mark := views.Mark{Tone: kind, Text: want[strings.Index(want, " ")+1:]}
+		if got := text(render(t, "en", views.StateMark(mark)).Find(".st." + kind)); got != want {
 			t.Errorf("%s = %q", kind, got)
 		}
 	}

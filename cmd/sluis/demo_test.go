@@ -1,13 +1,18 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"sluis/snapshots"
 )
 
 // TestDemoStartsStopsAndGoesOn is what a newcomer does: start, look, stop,
@@ -47,6 +52,88 @@ func TestDemoStartsStopsAndGoesOn(t *testing.T) {
 		t.Errorf("with the gate on the board holds %d visits, want 312", got)
 	}
 	fresh.stop()
+	checkVerifyFindsDamage(t, data)
+}
+
+// checkVerifyFindsDamage copies the stopped installation's bucket to a folder
+// and damages the copy: the command says what is wrong, and fails.
+func checkVerifyFindsDamage(t *testing.T, data string) {
+	t.Helper()
+	bucket := filepath.Join(data, "objects", "objects", bucketName)
+	key := filepath.Join(data, "snapshot-key.pub")
+	other, _, err := snapshots.GenerateKeys("another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := copyOf(t, bucket)
+	out, err := command(t.Context(), "verify", "--folder", whole, "--key", key).CombinedOutput()
+	if err != nil {
+		t.Fatalf("the undamaged copy: %v\n%s", err, out)
+	}
+	head, _, ok := strings.Cut(strings.SplitN(string(out), "head ", 2)[1], "\n")
+	if !ok {
+		t.Fatalf("no head in %s", out)
+	}
+	manifest := func(dir string, seq int) string {
+		return filepath.Join(dir, care, fmt.Sprintf("manifest-%012d", seq))
+	}
+	tests := []struct {
+		name, key, want string
+		damage          func(dir string) error
+	}{
+		{"a flipped byte in a body", key, "bodies intact    bad", func(dir string) error {
+			bodies, err := filepath.Glob(filepath.Join(dir, care, "body-*"))
+			if err != nil {
+				return err
+			}
+			return flip(bodies[0])
+		}},
+		{"a flipped byte in a manifest", key, "signatures good  bad", func(dir string) error { return flip(manifest(dir, 5)) }},
+		{"a missing link", key, "chain whole      bad", func(dir string) error { return os.Remove(manifest(dir, 7)) }},
+		{"a cut tail", key, "tail present     bad", func(dir string) error {
+			seq, _, _ := strings.Cut(head, ":")
+			n, err := strconv.Atoi(seq)
+			if err != nil {
+				return err
+			}
+			return os.Remove(manifest(dir, n))
+		}},
+		{"a swapped pair", key, "chain whole      bad", func(dir string) error {
+			return errors.Join(os.Rename(manifest(dir, 3), manifest(dir, 0)), os.Rename(manifest(dir, 4), manifest(dir, 3)),
+				os.Rename(manifest(dir, 0), manifest(dir, 4)))
+		}},
+		{"another key", other.VerifierKey(), "signatures good  bad", func(string) error { return nil }},
+	}
+	for _, tt := range tests {
+		dir := copyOf(t, bucket)
+		if err := tt.damage(dir); err != nil {
+			t.Fatal(err)
+		}
+		cmd := command(t.Context(), "verify", "--folder", dir, "--key", tt.key, "--integration", care, "--head", head)
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != int(verifyFailed) || !strings.Contains(string(out), tt.want) {
+			t.Errorf("%s: %v, want exit code %d and %q in\n%s", tt.name, err, verifyFailed, tt.want, out)
+		}
+	}
+}
+
+func copyOf(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// flip changes one bit in the middle of a file.
+func flip(path string) error {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	raw[len(raw)/2] ^= 1
+	return os.WriteFile(path, raw, 0o600)
 }
 
 func TestDemoSaysWhatIsInTheWay(t *testing.T) {

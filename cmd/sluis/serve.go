@@ -86,7 +86,7 @@ func openKeys(dir *dataDir) (snapshots.Keys, error) {
 // migrateCommand brings an external database up to date.
 type migrateCommand struct{}
 
-// Run migrates and says from which version to which.
+// Run migrates and says how much there was to do.
 func (migrateCommand) Run(ctx context.Context) error {
 	dsn := os.Getenv("SLUIS_DATABASE_URL")
 	if dsn == "" {
@@ -97,6 +97,10 @@ func (migrateCommand) Run(ctx context.Context) error {
 		return err
 	}
 	defer pool.Close()
+	pending, err := migrations.Pending(ctx, pool)
+	if err != nil {
+		return err
+	}
 	if err := migrations.Up(ctx, pool); err != nil {
 		return err
 	}
@@ -104,6 +108,6 @@ func (migrateCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("the database is at schema %d\n", version)
+	fmt.Printf("%d migrations applied: the database is at schema %d\n", pending, version)
 	return nil
 }

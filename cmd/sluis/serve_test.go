@@ -36,6 +36,11 @@ func TestServeWithStoresFromTheEnvironment(t *testing.T) {
 		cmd.Env = env
 		return cmd
 	}
+	for _, want := range []string{"migrations applied", "0 migrations applied"} {
+		if out, err := run("migrate").CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+			t.Fatalf("migrate: %v\n%s", err, out)
+		}
+	}
 	data := dataRoot(t)
 	serve := run("serve", "--data", data, "--console", "127.0.0.1:0", "--agents", "127.0.0.1:0")
 	serve.SysProcAttr = dieWithTest()

@@ -24,14 +24,6 @@ func Clock(ctx context.Context, t time.Time) string {
 	return t.In(Zone(ctx)).Format("15:04:05 -07:00")
 }
 
-// Date writes the day of the instant in the zone of ctx: 2025-10-26.
-func Date(ctx context.Context, t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.In(Zone(ctx)).Format(time.DateOnly)
-}
-
 // Stamp writes the instant for the datetime attribute of a time element:
 // RFC 3339 in UTC.
 func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
