@@ -56,24 +56,23 @@ func (s seen) firstSeen(now time.Time) time.Time {
 // look reads in one round trip all that decide needs.
 func (g *Gate) look(ctx context.Context, a attempt) (seen, error) {
 	var (
-		s         seen
-		state     *string
-		run       *string
-		firstAt   *time.Time
-		closedAt  *time.Time
-		tomb      *int64
-		undone    *int64
-		key, fp   []byte
-		rState    *State
-		fence     *int64
-		attemptNo *int
-		ref       *string
-		mutation  *int64
-		seenAt    *time.Time
+		s        seen
+		state    *string
+		run      *string
+		firstAt  *time.Time
+		closedAt *time.Time
+		tomb     *int64
+		undone   *int64
+		fp       []byte
+		rState   *State
+		fence    *int64
+		ref      *string
+		mutation *int64
+		seenAt   *time.Time
 	)
 	err := g.pool.QueryRow(ctx, `
 		select i.mode, i.frozen, i.max_skew, e.state, e.run, e.received_at, e.closed_at, e.rollback_id, t.rollback_id,
-		       r.key, r.state, r.fence, r.attempt, r.external_ref, r.mutation_id, m.fingerprint, m.received_at
+		       r.state, r.fence, r.external_ref, r.mutation_id, m.fingerprint, m.received_at
 		from integrations i
 		left join events e on e.integration = i.id and e.account = $2 and e.event_id = $3
 		left join tombstones t on t.integration = i.id and t.natural_key = $4
@@ -82,7 +81,7 @@ func (g *Gate) look(ctx context.Context, a attempt) (seen, error) {
 		where i.id = $1`,
 		a.req.Integration, a.req.Event.Account, a.req.Event.ID, a.keyBytes()).Scan(
 		&s.mode, &s.frozen, &s.maxSkew, &state, &run, &firstAt, &closedAt, &undone, &tomb,
-		&key, &rState, &fence, &attemptNo, &ref, &mutation, &fp, &seenAt)
+		&rState, &fence, &ref, &mutation, &fp, &seenAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s, fmt.Errorf("integration %q: %w", a.req.Integration, ErrNotFound)
 	}
@@ -103,7 +102,7 @@ func (g *Gate) look(ctx context.Context, a attempt) (seen, error) {
 	}
 	if rState != nil {
 		s.reserved = &reservation{
-			key: Key(key), state: *rState, fence: *fence, attempt: *attemptNo, ref: *ref,
+			state: *rState, fence: *fence, ref: *ref,
 			mutationID: *mutation, fingerprint: [32]byte(fp), firstAt: *seenAt,
 		}
 	}

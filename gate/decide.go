@@ -26,10 +26,8 @@ type seen struct {
 
 // reservation is the narrow row of a key.
 type reservation struct {
-	key         Key
 	state       State
 	fence       int64
-	attempt     int
 	ref         string
 	mutationID  int64
 	fingerprint [32]byte

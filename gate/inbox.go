@@ -42,7 +42,6 @@ type arrival struct {
 type known struct {
 	integ       Integration
 	seq         int64
-	state       string
 	receivedAt  time.Time
 	fingerprint []byte
 	closed      bool
@@ -161,14 +160,13 @@ func dispositionOf(r ruling) Disposition {
 func lookEvent(ctx context.Context, tx pgx.Tx, a arrival) (known, error) {
 	var k known
 	var seq, rollback *int64
-	var state *string
 	var at, closed *time.Time
 	err := tx.QueryRow(ctx, `
-		select i.mode, i.frozen, i.max_skew, e.seq, e.state, e.received_at, e.fingerprint, e.closed_at, e.rollback_id
+		select i.mode, i.frozen, i.max_skew, e.seq, e.received_at, e.fingerprint, e.closed_at, e.rollback_id
 		from integrations i
 		left join events e on e.integration = i.id and e.account = $2 and e.event_id = $3 and $3 <> ''
 		where i.id = $1`, a.integration, a.ref.Account, a.ref.ID).
-		Scan(&k.integ.Mode, &k.integ.Frozen, &k.integ.MaxSkew, &seq, &state, &at, &k.fingerprint, &closed, &rollback)
+		Scan(&k.integ.Mode, &k.integ.Frozen, &k.integ.MaxSkew, &seq, &at, &k.fingerprint, &closed, &rollback)
 	if noRows(err) {
 		return k, fmt.Errorf("integration %q: %w", a.integration, ErrNotFound)
 	}
@@ -176,7 +174,7 @@ func lookEvent(ctx context.Context, tx pgx.Tx, a arrival) (known, error) {
 		return k, fmt.Errorf("look up the event: %w", err)
 	}
 	if seq != nil {
-		k.seq, k.state, k.receivedAt, k.closed = *seq, *state, *at, closed != nil
+		k.seq, k.receivedAt, k.closed = *seq, *at, closed != nil
 	}
 	if rollback != nil {
 		k.rollback = *rollback
